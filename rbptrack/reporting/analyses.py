@@ -1,4 +1,4 @@
-"""Runs analyzers: one after the other for small inputs, in parallel processes for large ones."""
+"""Runs analyzers: one after the other for few scored tokens, in parallel processes for many."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rbptrack.base.errors import first_line
 from rbptrack.discovery import run_analyzer
 from rbptrack.reporting.tables import ResultsTable, results_tables, table_text
 
-_TOKENS_PER_PROCESS = 10_000_000  # all analyzers take about as long for this many tokens as a process takes to start
+_TOKENS_PER_PROCESS = 10_000_000  # all analyzers together need as long for this many tokens as a process needs to start
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Analysis:
     Attributes:
         name: the name of the analyzer, or of the command that made the report.
         report: the report; None if the analyzer failed.
-        problem: one line that says why the analyzer failed; empty if it did not.
-        trace: the traceback of an unexpected error; empty if there was none.
-        leads: whether the page opens with the headline, first figure and results of this report.
-        seconds: the wall time that the analyzer took.
-        summary: the first line of the analyzer's docstring, which says what it computes.
+        problem: one line that says why the analyzer failed; empty if it did not fail.
+        trace: the traceback of an unexpected error; empty if no such error occurred.
+        leads: whether the page begins with the headline, first figure and results of this report.
+        seconds: the wall time of the analyzer.
+        summary: the first line of the analyzer's docstring, which says what the analyzer computes.
 
     """
 
@@ -53,25 +53,25 @@ class Analysis:
 
     @property
     def sentence(self) -> str:
-        """The headline of the report.
+        """The sentence that stands for the report on the page.
 
-        A report without a headline gives the analyzer's summary if it has results, and its first note if it has
-        none. If there is no report, the sentence is the reason why the analyzer failed.
+        It is the headline. If the report has no headline, it is the analyzer's summary, or the first note if the report
+        has no results. If the analyzer failed, it is the reason.
         """
         if self.report is None:
             return self.problem
         if self.report.headline or self.has_results:
             return self.report.headline or self.summary
-        return self.report.notes[0] if self.report.notes else "these measurements give no results"
+        return self.report.notes[0] if self.report.notes else "the analyzer found no results in these measurements"
 
     @cached_property
     def results_tables(self) -> list[ResultsTable]:
-        """The results as tables of texts; empty if there is no report."""
+        """The results as tables of texts; empty if the analyzer failed."""
         return results_tables(self.report) if self.report else []
 
     @cached_property
     def results_csv(self) -> str:
-        """The results as CSV; empty if there is no report."""
+        """The results as CSV; empty if the analyzer failed."""
         return table_text(self.report.results, "csv") if self.report else ""
 
     @cached_property
@@ -89,8 +89,8 @@ def run_analyzers(runs: Runs, analyzers: Sequence[Analyzer], *, processes: int |
     Args:
         runs: the measurements. Each process reads their ranks itself.
         analyzers: the analyzers with their options.
-        processes: the number of processes that run side by side. With 1, the analyzers run in this process. By
-            default the number grows with the scored tokens, because a process pays only if there are many.
+        processes: the largest number of processes that run at the same time. With 1, the analyzers run in this process.
+            By default, the number grows with the number of scored tokens, because a process takes time to start.
 
     Returns:
         One analysis for each analyzer, in the order of `analyzers`.
@@ -101,66 +101,70 @@ def run_analyzers(runs: Runs, analyzers: Sequence[Analyzer], *, processes: int |
         processes = min(os.cpu_count() or 1, 1 + int(tokens // _TOKENS_PER_PROCESS))
     workers = min(processes, len(analyzers))
     if workers <= 1:
-        with _one_thread():
-            return [_run(analyzer, runs) for analyzer in analyzers]
+        with _limit_blas_threads():
+            return [_analyze(analyzer, runs) for analyzer in analyzers]
     futures: dict[int, Future[Analysis]] = {}
-    with _pool(workers) as pool:
-        for index in sorted(range(len(analyzers)), key=lambda i: -analyzers[i].cost):  # the longest first
+    with _make_pool(workers) as pool:
+        for index in sorted(range(len(analyzers)), key=lambda i: -analyzers[i].cost):  # the slowest first
             futures[index] = _submit(pool, analyzers[index], runs)
     analyses = []
     for index, analyzer in enumerate(analyzers):
         analysis = _await_analysis(analyzer, futures[index])
-        if analysis is None:  # a killed process ends its whole pool, so each unfinished analyzer runs in a new one
-            with _pool(1) as pool:
+        if analysis is None:  # a killed process ends its whole pool, so each unfinished analyzer runs in a new pool
+            with _make_pool(1) as pool:
                 analysis = _await_analysis(analyzer, _submit(pool, analyzer, runs))
-        killed = f"{analyzer.name}: its process was killed, perhaps because memory ran out"
-        analyses.append(analysis or _failed(analyzer, killed))
+        if analysis is None:
+            killed = f"{analyzer.name}: its process was killed, perhaps because memory ran out"
+            analysis = _failed_analysis(analyzer, killed)
+        analyses.append(analysis)
     return analyses
 
 
-def _pool(workers: int) -> ProcessPoolExecutor:
-    """Make a pool of processes that have the library loaded and inherit no thread or lock of this process."""
+def _make_pool(workers: int) -> ProcessPoolExecutor:
+    """Make a pool of processes. They have imported the library, and they inherit no thread or lock of this process."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["rbptrack.figures.charts", "rbptrack.discovery", "scipy.optimize"])
     return ProcessPoolExecutor(workers, mp_context=context)
 
 
 def _await_analysis(analyzer: Analyzer, future: Future[Analysis]) -> Analysis | None:
-    """Wait for the analysis that another process makes. Returns None if that process was killed."""
+    """Wait for the analysis of another process. Returns None if that process was killed."""
     try:
         return future.result()
     except BrokenProcessPool:
         return None
     except Exception as error:  # the analyzer or its report cannot be pickled
-        return _failed(analyzer, f"{analyzer.name}: its report cannot be passed on: {first_line(error)}")
+        problem = f"{analyzer.name}: the analyzer or its report cannot be sent to another process: {first_line(error)}"
+        return _failed_analysis(analyzer, problem)
 
 
 def _submit(pool: ProcessPoolExecutor, analyzer: Analyzer, runs: Runs) -> Future[Analysis]:
     """Send an analyzer to a process of the pool.
 
-    The analyzer is sent as bytes, and `_run_pickled` unpickles it. If the pool unpickled it, an error in the import of
-    a plugin would end the process.
+    The analyzer is sent as bytes, and `_analyze_pickled` unpickles it. If the pool unpickled the analyzer, an error in
+    the import of a plugin would end the process.
     """
     try:
-        return pool.submit(_run_pickled, pickle.dumps(analyzer), analyzer.name, runs)
-    except Exception as error:  # an option that cannot be pickled
-        failed: Future[Analysis] = Future()
-        failed.set_exception(error)
-        return failed
+        return pool.submit(_analyze_pickled, pickle.dumps(analyzer), analyzer.name, runs)
+    except Exception as error:  # an option cannot be pickled
+        future: Future[Analysis] = Future()
+        future.set_exception(error)
+        return future
 
 
-def _run_pickled(pickled: bytes, name: str, runs: Runs) -> Analysis:
+def _analyze_pickled(pickled: bytes, name: str, runs: Runs) -> Analysis:
+    """Run a pickled analyzer. If it cannot be unpickled, the analysis says why."""
     try:
-        analyzer = pickle.loads(pickled)  # noqa: S301 - this program's own
+        analyzer = pickle.loads(pickled)  # noqa: S301 - this program pickled it
     except BaseException as error:  # a plugin may raise anything
         fault = f"{type(error).__name__}: {first_line(error)}"
         return Analysis(name, problem=f"{name} cannot be imported in another process: {fault}")
-    with _one_thread():
-        return _run(analyzer, runs)
+    with _limit_blas_threads():
+        return _analyze(analyzer, runs)
 
 
-def _one_thread() -> threadpool_limits:
-    """Let BLAS use one thread.
+def _limit_blas_threads() -> threadpool_limits:
+    """Let BLAS use one thread while the returned context is open.
 
     Products with a single row then take a third of the processor time, and their last digits do not depend on the
     number of processes.
@@ -168,17 +172,18 @@ def _one_thread() -> threadpool_limits:
     return threadpool_limits(1, user_api="blas")
 
 
-def _run(analyzer: Analyzer, runs: Runs) -> Analysis:
+def _analyze(analyzer: Analyzer, runs: Runs) -> Analysis:
+    """Run an analyzer in this process, and measure its time. If the analyzer fails, the analysis says why."""
     began = time.perf_counter()
     try:
         report = run_analyzer(analyzer, runs)
     except RbptrackError as error:
-        return _failed(analyzer, str(error), error.trace)
+        return _failed_analysis(analyzer, str(error), error.trace)
     seconds = time.perf_counter() - began
     return Analysis(
         analyzer.name, report, leads=analyzer.leads, seconds=seconds, summary=plugin_summary(type(analyzer))
     )
 
 
-def _failed(analyzer: Analyzer, problem: str, trace: str = "") -> Analysis:
+def _failed_analysis(analyzer: Analyzer, problem: str, trace: str = "") -> Analysis:
     return Analysis(analyzer.name, problem=" ".join(problem.split()), trace=trace, leads=analyzer.leads)

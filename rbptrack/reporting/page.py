@@ -1,7 +1,7 @@
-"""Renders reports as one HTML page that contains Vega and all data, and loads nothing from the network.
+"""Renders reports as one HTML page. The page contains Vega and all data, and loads nothing from the network.
 
-This module prepares the data. The template `page.html` makes all HTML, and Jinja escapes all text that comes from data.
-Rendering calls no plugin.
+This module prepares the values of the template. `page.html` makes all HTML, and Jinja escapes all texts. No plugin is
+called.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ from rbptrack.reporting.tables import (
 from rbptrack.sources.cache import cached_table
 from rbptrack.sources.fingerprint import fingerprint
 
-_PLAIN_CSV = 20_000  # bytes; the page holds larger tables compressed
-_ALL_CSV = 180_000  # bytes of the links to all tables together; tables that do not fit are only in the store
-_MAX_ROWS = 100  # rows of a folded table on the page; its CSV has all rows
-_LONG = 120  # characters; a longer sentence may not fit into a line of the page
-_SENTENCE_END = re.compile(r"; |(?<=[a-z)])\. (?=[A-Z])")
-_GLYPHS = "●■▲◆✚▼◀▶"  # the signs of charts.SHAPES in their order
+_MAX_PLAIN_CSV = 20_000  # bytes of a table. The page holds larger tables compressed
+_MAX_LINK_BYTES = 180_000  # bytes of the links to all tables together. Tables that do not fit are only in the store
+_MAX_ROWS = 100  # rows of a folded table on the page. Its CSV has all rows
+_MAX_LINE = 120  # characters. A longer sentence may not fit into a line of the page
+_CLAUSE_END = re.compile(r"; |(?<=[a-z)])\. (?=[A-Z])")
+_GLYPHS = "●■▲◆✚▼◀▶"  # the characters for charts.SHAPES, in the same order
+_VEGA_SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
 def render(
@@ -64,44 +65,44 @@ def render(
 ) -> str:
     """Render analyses as an HTML page.
 
-    The page opens with the headline, the first figure and the first table of the leading report. Below, each analysis
+    The page begins with the headline, the first figure and the first table of the leading report. Then each analysis
     has a line that unfolds to its figures, tables and notes. If this machine cannot draw figures, the page and the
-    terminal say so.
+    terminal say why.
 
     Args:
         runs: the measurements that were analysed.
         analyses: the analyses, as `run_analyzers` returns them.
-        title: the title of the page. If it is empty, the title names what was measured.
-        command: the command line that made the page. The end of the page shows it.
+        title: the title of the page. If it is empty, the title names the families and datasets.
+        command: the command line that made the page. It is shown at the end of the page.
         reading: the file name of the reading page in the same folder; empty if there is none.
-        filters: the options of the command line that select the measurements, such as `{"sweep": "first"}`. The command
-            that saves a figure repeats them.
+        filters: the options of the command line that select the measurements, such as `{"sweep": "first"}`. The page
+            repeats them in the command that saves its figure.
 
     Returns:
         The HTML.
 
     """
     try:
-        vega = _vega()
+        vega = _vega_script()
         no_vega = ""
     except CannotDraw as error:
         vega = ""
         no_vega = f"this page has no figures: {error}"
         complain(no_vega)
     lead = next((analysis for analysis in analyses if analysis.leads and analysis.report is not None), None)
-    parts = [_part(analysis, leads=analysis is lead) for analysis in analyses]
+    parts = [_analysis_values(analysis, leads=analysis is lead) for analysis in analyses]
     _drop_largest_links(parts)
     template = environment().get_template("page.html")
     return template.render(
         title=title or page_title(runs),
-        **_first_page(lead),
+        **_lead_values(lead),
         parts=parts,
         imports=bool(runs.frame["without_ranks"].fillna(False).any()),
-        measured=_measured(runs),
-        measurements=_plain_table(_measurements(runs.frame)),
-        measurements_link=_link_to("measurements.csv", table_text(runs.frame, "csv")),
-        left_out=_left_out(analyses),
-        versions=_plain_table(_versions(runs.frame)),
+        measured=_count_measurements(runs),
+        measurements=_plain_table(_measurement_texts(runs.frame)),
+        measurements_link=_make_link("measurements.csv", table_text(runs.frame, "csv")),
+        notes=_collect_notes(analyses),
+        versions=_plain_table(_version_texts(runs.frame)),
         made=f"rbptrack {rbptrack.__version__}, {pd.Timestamp.now('UTC'):%Y-%m-%d %H:%M} UTC",
         command=command,
         reading=reading,
@@ -116,7 +117,7 @@ def render(
 
 
 def environment() -> Environment:
-    """Return the Jinja environment that loads the templates of this folder and escapes all values."""
+    """Return the Jinja environment for the templates in this folder. It escapes all values."""
     return Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -135,14 +136,9 @@ def page_title(runs: Runs) -> str:
     return f"{names[0] or 'no family'} on {names[1] or 'no dataset'}"
 
 
-_SNIPPET = "window.vegaEmbed = vegaEmbed;"
-
-
 @functools.cache
-def _vega() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed as one script.
-
-    The script is kept in the cache, because it takes more than a second to make.
+def _vega_script() -> str:
+    """Return Vega, Vega-Lite and Vega-Embed as one script. It is cached on disk, because it takes a second to make.
 
     Raises:
         CannotDraw: V8, which makes the script, cannot run on this machine.
@@ -150,18 +146,14 @@ def _vega() -> str:
     """
 
     def bundle() -> pa.Table:
-        return pa.table({"script": [draw("javascript_bundle", snippet=_SNIPPET).decode()]})
+        return pa.table({"script": [draw("javascript_bundle", snippet=_VEGA_SNIPPET).decode()]})
 
-    parts = {"snippet": _SNIPPET} | {name: version(name) for name in ("vl-convert-python", "altair")}
+    parts = {"snippet": _VEGA_SNIPPET} | {name: version(name) for name in ("vl-convert-python", "altair")}
     table = cached_table(f"vega/{fingerprint(parts)}", pa.schema({"script": pa.string()}), bundle)
     return str(table["script"][0].as_py()).replace("</script", "<\\/script")
 
 
-def _is_shown(analysis: Analysis) -> bool:
-    return analysis.report is None or analysis.has_results
-
-
-def _first_page(lead: Analysis | None) -> dict[str, Any]:
+def _lead_values(lead: Analysis | None) -> dict[str, Any]:
     """Return the template's values for the leading report: its headline, its first figure and its first table."""
     report = lead.report if lead and lead.report else Report({})
     figures = [_figure(report.term(name).title, chart) for name, chart in list(report.figures.items())[:1]]
@@ -186,8 +178,8 @@ class _LawColumn(NamedTuple):
     """A column of the page's table of laws.
 
     Attributes:
-        name: the column of the report's table `laws`.
-        ends: the columns with the ends of its interval; None if the number has no interval.
+        name: the name of the column in the report's table `laws`.
+        ends: the names of the columns with the ends of its interval; None if the number has no interval.
 
     """
 
@@ -226,7 +218,7 @@ class _Laws(NamedTuple):
 
 
 def _laws_by_k(report: Report) -> _Laws | None:
-    """Return the laws of the leading report at each k. The verdict of a k that was not tested says so.
+    """Return the laws of the leading report at each k. If a k was not tested, its verdict says so.
 
     Returns None if the report has no table of laws.
     """
@@ -234,13 +226,24 @@ def _laws_by_k(report: Report) -> _Laws | None:
     needed = {*_LAW_KEYS, *(column.name for column in _LAW_COLUMNS)} - {"verdict", "detectable"}
     if not needed <= set(laws.columns):
         return None
-    verdicts: dict[tuple[str, ...], tuple[str, float]] = {}
-    if "delta" in report.questions:
-        for tested in report.frame("delta").to_dict("records"):
-            case = tested["family"], tested["dataset"], tested["metric"]
-            verdicts[case] = verdict_text(tested["verdict"], tested["p"]), tested["detectable"]
+    texts = _law_texts(report, laws)
+    filled = [column.name for column in _LAW_COLUMNS if any(row[column.name] for row in texts.values())]
+    cases = list(dict.fromkeys((family, dataset) for _, family, dataset in texts))
+    rows_by_k: dict[str, list[list[str]]] = {}
+    for metric_and_k in dict.fromkeys(key for key, _, _ in texts):
+        rows = []
+        for case in cases:
+            row_texts = texts.get((metric_and_k, *case), {})
+            rows.append([*case, *(row_texts.get(name, "") for name in filled)])
+        rows_by_k[metric_and_k] = rows
+    return _Laws([_law_column(report, name) for name in ("family", "dataset", *filled)], rows_by_k)
+
+
+def _law_texts(report: Report, laws: pd.DataFrame) -> dict[tuple[str, str, str], dict[str, str]]:
+    """Return the texts of each law by column. The keys are metric and k (`rbp10`, `ce0`), family and dataset."""
+    verdicts = _delta_verdicts(report)
     tested_metrics = {metric for (_, _, metric), (verdict, _) in verdicts.items() if verdict}
-    texts: dict[tuple[str, ...], dict[str, str]] = {}
+    texts = {}
     for row in laws.to_dict("records"):
         metric = rbp_name(row["k"]) if row["metric"] == "rbp" else row["metric"]
         case = row["family"], row["dataset"], metric
@@ -248,15 +251,28 @@ def _laws_by_k(report: Report) -> _Laws | None:
         row["verdict"], row["detectable"] = verdicts.get(case, (untested, math.nan))
         key = (f"{row['metric']}{row['k']}", row["family"], row["dataset"])
         texts[key] = {column.name: _law_text(report, row, column) for column in _LAW_COLUMNS}
-    filled = [column.name for column in _LAW_COLUMNS if any(row[column.name] for row in texts.values())]
-    cases = list(dict.fromkeys((family, dataset) for _, family, dataset in texts))
-    rows = {}
-    for at in dict.fromkeys(key for key, _, _ in texts):
-        rows[at] = [[*case, *(texts.get((at, *case), {}).get(name, "") for name in filled)] for case in cases]
-    return _Laws([_law_column(report, name) for name in ("family", "dataset", *filled)], rows)
+    return texts
+
+
+def _delta_verdicts(report: Report) -> dict[tuple[str, str, str], tuple[str, float]]:
+    """Return the verdict on Δα and the effect that its test would find, by family, dataset and metric."""
+    verdicts = {}
+    if "delta" in report.questions:
+        for row in report.frame("delta").to_dict("records"):
+            case = row["family"], row["dataset"], row["metric"]
+            verdicts[case] = verdict_text(row["verdict"], row["p"]), row["detectable"]
+    return verdicts
 
 
 def _law_text(report: Report, row: Mapping[Any, Any], column: _LawColumn) -> str:
+    """Return the text of a cell in the page's table of laws.
+
+    Args:
+        report: the leading report.
+        row: a row of its table `laws`, with the columns `verdict` and `detectable`.
+        column: the column of the cell.
+
+    """
     value = row[column.name]
     if column.ends:
         low, high = (row[end] for end in column.ends)
@@ -267,53 +283,56 @@ def _law_text(report: Report, row: Mapping[Any, Any], column: _LawColumn) -> str
 
 
 def _law_column(report: Report, name: str) -> Column:
-    kinds = {"family": "key", "dataset": "key", "verdict": "word", "doubt": "doubt"}
-    kinds |= dict.fromkeys(("p", "R2", "bend", "tokens_above_k"), "number spare")
-    term = report.term(name)
     if name == "p":
         title = "p (α = 0)".replace(" ", "\N{NO-BREAK SPACE}")
-        meaning = "p value of the hypothesis that size has no effect (α = 0), for this k alone and not corrected"
-        return Column(title, meaning, kinds[name])
+        meaning = "p-value of the hypothesis that size has no effect (α = 0), for this k alone and not corrected"
+        return Column(title, meaning, "number spare")
+    kinds = {"family": "key", "dataset": "key", "verdict": "word", "doubt": "doubt"}
+    kinds |= dict.fromkeys(("R2", "bend", "tokens_above_k"), "number spare")
+    term = report.term(name)
     return Column(term.title, term.meaning, kinds.get(name, "number"))
 
 
-def _part(analysis: Analysis, *, leads: bool) -> dict[str, Any]:
-    """Return the template's values for the line of an analyzer and the details below that line.
+def _analysis_values(analysis: Analysis, *, leads: bool) -> dict[str, Any]:
+    """Return the template's values for the line of an analysis and for the details that unfold below it.
 
-    The details of the leading analyzer leave out its first figure, because the page opens with it. If an analyzer has
-    nothing to show, its line says why.
+    Args:
+        analysis: the analysis. If it has no results, its line says why, and it has no details.
+        leads: whether the page begins with the first figure of this analysis. The details then leave out this figure.
+
     """
     report = analysis.report or Report({})
     sentence = analysis.sentence
-    begins = _SENTENCE_END.split(sentence)[0]
-    links = [_link_to(f"{analysis.name}-{name}.csv", csv) for name, csv in analysis.tables_csv.items()]
+    first_clause = _CLAUSE_END.split(sentence)[0]
+    charts_by_name = list(report.figures.items())[1 if leads else 0 :]
+    links = [_make_link(f"{analysis.name}-{name}.csv", csv) for name, csv in analysis.tables_csv.items()]
     if report.questions:
-        links.insert(0, _link_to(f"{analysis.name}.csv", analysis.results_csv))
+        links.insert(0, _make_link(f"{analysis.name}.csv", analysis.results_csv))
+    is_without_results = analysis.report is not None and not analysis.has_results
     return {
         "name": analysis.name.replace("_", " "),
-        "line": begins if begins.endswith((".", "?")) else f"{begins}.",
-        "sentence": sentence if len(begins) > _LONG or begins != sentence else "",
-        "figures": [
-            _figure(report.term(name).title, chart) for name, chart in list(report.figures.items())[1 if leads else 0 :]
-        ],
-        "tables": [_table(table, most=_MAX_ROWS) for table in analysis.results_tables],
+        "line": first_clause if first_clause.endswith((".", "?")) else f"{first_clause}.",
+        "sentence": sentence if len(first_clause) > _MAX_LINE or first_clause != sentence else "",
+        "figures": [_figure(report.term(name).title, chart) for name, chart in charts_by_name],
+        "tables": [_table(table, max_rows=_MAX_ROWS) for table in analysis.results_tables],
         "glossaries": _glossaries(report, analysis.results_tables),
         "notes": report.notes,
         "links": links,
-        "without": "" if _is_shown(analysis) else sentence,
+        "without": sentence if is_without_results else "",
     }
 
 
 def _glossaries(report: Report, tables: Sequence[ResultsTable]) -> list[list[tuple[str, str]]]:
-    """Return the titles and meanings of each table's columns. Columns of earlier tables are left out.
+    """Return the titles and meanings of the columns that each table is the first to show.
 
-    Two tables may have different columns with the same title. Their meanings are below their own tables.
+    Two tables may have different columns with one title. Each meaning then stands below its own table.
     """
     explained = {*KEYS, "p_holm"}
     glossaries = []
     for table in tables:
         entries = []
-        for name in map(table.names.__getitem__, table.titles):
+        for title in table.titles:
+            name = table.names[title]
             term = report.term(name)
             if name not in explained and term.meaning:
                 entries.append((term.title, term.meaning))
@@ -327,8 +346,8 @@ class Figure(NamedTuple):
 
     Attributes:
         name: the caption.
-        spec: its Vega-Lite, packed as `compress_text` does; empty if the chart cannot be drawn.
-        problem: why the chart cannot be drawn; empty if it can.
+        spec: the chart in Vega-Lite, encoded by `compress_text`; empty if the chart cannot be drawn.
+        problem: the reason why the chart cannot be drawn; empty if it can be drawn.
         controls: the values of the controls above the explorer; None for other charts.
 
     """
@@ -341,7 +360,7 @@ class Figure(NamedTuple):
 
 def _figure(name: str, chart: Any) -> Figure:
     try:
-        spec = chart.to_dict(validate=False)  # validation takes two thirds of the time; the browser reports errors
+        spec = chart.to_dict(validate=False)  # validation takes two thirds of the time, and the browser reports errors
     except Exception as error:  # a plugin's chart may break any rule of Vega-Lite
         return Figure(name, problem=f"this figure cannot be drawn: {type(error).__name__}: {first_line(error)}")
     spec.pop("config", None)  # the page has one configuration for all figures
@@ -354,9 +373,10 @@ class Column(NamedTuple):
     """A column of a table on the page.
 
     Attributes:
-        title: the head of the column.
-        meaning: one line that the page shows under the pointer.
-        kind: `key` (family or dataset), `word`, `number`, `number spare` (not printed on paper) or `doubt`.
+        title: the title of the column.
+        meaning: one line that the page shows if the pointer is on the title.
+        kind: the CSS classes of the column: `key` (family or dataset), `word`, `number`, `number spare` (left out on
+            paper) or `doubt`.
 
     """
 
@@ -370,9 +390,9 @@ class Table(NamedTuple):
 
     Attributes:
         columns: the columns.
-        rows: the texts of the cells, by row.
+        rows: the texts of the cells in each row.
         keys: the family and dataset of each row; empty dicts if the table has neither column.
-        more: the number of rows that the page does not show.
+        more: the number of rows that the page leaves out.
 
     """
 
@@ -382,27 +402,28 @@ class Table(NamedTuple):
     more: int = 0
 
 
-def _table(table: ResultsTable, *, most: int | None = None) -> Table:
-    """Convert a table of results for the page. At most `most` rows are shown; all if it is None."""
+def _table(table: ResultsTable, *, max_rows: int | None = None) -> Table:
+    """Convert a table of results for the page. If `max_rows` is None, the page shows all rows."""
     kinds = {"family": "key", "dataset": "key", "metric": "word", "verdict": "word"}
     columns = []
     for title in table.titles:
         name = table.names[title]
         columns.append(Column(title, table.report.term(name).meaning, kinds.get(name, "number")))
     titles = [column.title for column in columns if column.kind == "key"]
-    frame = table.frame.head(most or len(table.frame))
+    frame = table.frame.head(max_rows or len(table.frame))
     keys = [{table.names[title]: row[title] for title in titles} for row in frame.to_dict("records")]
     return Table(columns, frame.to_numpy().tolist(), keys, more=len(table.frame) - len(frame))
 
 
 def _plain_table(frame: pd.DataFrame) -> Table:
-    """Convert a frame of texts for the page."""
+    """Convert a table of texts for the page. Columns of numbers are aligned on the right."""
     numeric = {name for name in frame if frame[name].str.fullmatch(r"[\d.,]*[kMBT]?").all()}
     columns = [Column(str(name), "", "number" if name in numeric else "word") for name in frame]
     return Table(columns, frame.to_numpy().tolist(), keys=[{}] * len(frame))
 
 
-def _measured(runs: Runs) -> str:
+def _count_measurements(runs: Runs) -> str:
+    """Return the numbers of measurements, models, datasets and scored tokens as a text for the page."""
     frame = runs.frame
     tokens = frame["num_tokens"].sum()  # 0 if all measurements were imported without a number of tokens
     models = frame["model"].nunique()
@@ -411,16 +432,17 @@ def _measured(runs: Runs) -> str:
     return f"{len(frame):,}, of {counted(models, 'model')} on {datasets}{scored}"
 
 
-def _measurements(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the page's table of measurements, one row per measurement, as texts."""
-    count, share = "{:,}".format, "{:.4f}".format
+def _measurement_texts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the page's table of measurements as texts, one row for each measurement. Empty columns are left out."""
+    count = "{:,}".format
+    decimal = "{:.4f}".format
     shown: dict[str, tuple[str, Callable[[Any], str]]] = {
         "measurement": ("name", str),
         "S": ("non_embedding_params", compact),
         "tokens": ("num_tokens", count),
         "documents": ("documents", count),
-        "CE": ("ce", share),
-        **{f"RBP_{k}": (rbp_name(k), share) for k in HEADLINE_KS},
+        "CE": ("ce", decimal),
+        **{f"RBP_{k}": (rbp_name(k), decimal) for k in HEADLINE_KS},
         "dtype": ("dtype", str),
         "fingerprint": ("fingerprint", lambda text: str(text)[:8]),
     }
@@ -432,19 +454,20 @@ def _measurements(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(texts, dtype="string")
 
 
-def _versions(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the versions of the programs and the commits of the models and datasets that the numbers come from."""
+def _version_texts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the page's table of the versions of programs and the commits of models and datasets."""
     rows = [("rbptrack", rbptrack.__version__), ("Python", platform.python_version())]
     rows += [("measured with", text) for text in sorted(frame["software"].dropna().unique())]
-    for name, *about in (("model", "repo", "commit"), ("dataset", "dataset_repo", "dataset_commit")):
-        sources = frame.sort_values("non_embedding_params", kind="stable")[[name, *about]].fillna("").drop_duplicates()
-        for what, repo, commit in sources.astype(str).to_numpy():
-            rows.append((what, f"{repo} {short_hash(commit)}".strip()))
-    return pd.DataFrame([row for row in rows if row[1]], columns=["what", "version or commit"], dtype="string")
+    by_size = frame.sort_values("non_embedding_params", kind="stable")
+    for columns in (["model", "repo", "commit"], ["dataset", "dataset_repo", "dataset_commit"]):
+        sources = by_size[columns].fillna("").drop_duplicates()
+        for name, repo, commit in sources.astype(str).to_numpy():
+            rows.append((name, f"{repo} {short_hash(commit)}".strip()))
+    return pd.DataFrame([row for row in rows if row[1]], columns=["name", "version or commit"], dtype="string")
 
 
-def _left_out(analyses: Sequence[Analysis]) -> list[str]:
-    """Return the notes of the analyzers that have results. A note of several analyzers is one line that names them."""
+def _collect_notes(analyses: Sequence[Analysis]) -> list[str]:
+    """Return the notes of the analyses that have results, each with the names of its analyzers."""
     lines = []
     analyzers_by_note: dict[str, list[str]] = {}
     for analysis in analyses:
@@ -452,8 +475,8 @@ def _left_out(analyses: Sequence[Analysis]) -> list[str]:
             for note in analysis.report.notes:
                 analyzers_by_note.setdefault(note, []).append(analysis.name)
     for note, names in analyzers_by_note.items():
-        who = listed(names) if len(names) < 4 else f"{len(names)} analyzers"
-        lines.append(f"{who}: {note}")
+        source = listed(names) if len(names) < 4 else f"{len(names)} analyzers"
+        lines.append(f"{source}: {note}")
     return lines
 
 
@@ -462,7 +485,7 @@ class _Link(NamedTuple):
 
     Attributes:
         name: the name of the file.
-        url: a data: URL with the file; empty if the page has no room for it.
+        url: a data: URL that contains the file; empty if the file is too large for the page.
 
     """
 
@@ -470,25 +493,36 @@ class _Link(NamedTuple):
     url: str
 
 
-def _link_to(name: str, csv: str) -> _Link:
-    """Return a link that saves a table, given as CSV. A large table is compressed."""
+def _make_link(name: str, csv: str) -> _Link:
+    """Make a link that saves a table. A large table is compressed, and its file name then ends in `.gz`.
+
+    Args:
+        name: the name of the file.
+        csv: the table as CSV.
+
+    """
     content = csv.encode()
-    if len(content) > _PLAIN_CSV:
+    if len(content) > _MAX_PLAIN_CSV:
         return _Link(f"{name}.gz", "data:application/gzip;base64," + compress_text(csv))
     return _Link(name, "data:text/csv;charset=utf-8," + quote(content, safe=",;:/()+-._~=|@!*?'"))
 
 
 def _drop_largest_links(parts: list[dict[str, Any]]) -> None:
-    """Empty the URLs of the largest links until the others have room on the page. The names stay."""
+    """Remove the URLs of the largest links if all links together are too large for the page. The names stay.
+
+    Args:
+        parts: the template's values for each analysis. Their lists of links are replaced.
+
+    """
     links = [link for part in parts for link in part["links"]]
-    kept = set()
+    fitting = set()
     total = 0
     for link in sorted(links, key=lambda link: (len(link.url), link.name)):
         total += len(link.url)
-        if total <= _ALL_CSV:
-            kept.add(link)
+        if total <= _MAX_LINK_BYTES:
+            fitting.add(link)
     for part in parts:
-        part["links"] = [link if link in kept else _Link(link.name, "") for link in part["links"]]
+        part["links"] = [link if link in fitting else _Link(link.name, "") for link in part["links"]]
 
 
 def compress_text(text: str) -> str:

@@ -1,7 +1,7 @@
-"""Renders the reading page, one HTML file with texts in which each token is coloured by its rank.
+"""Renders the reading page, an HTML file with texts in which each token is coloured by its rank.
 
 The page loads nothing from the network. Texts may contain harmful HTML. The page therefore holds them as compressed
-JSON only, and `reading.js` inserts them as text. A content security policy forbids all other scripts.
+JSON, and `reading.js` inserts them as text. A content security policy forbids all other scripts.
 """
 
 from __future__ import annotations
@@ -36,21 +36,23 @@ MAX_TOKENS = 20_000
 P_STEP = 0.02
 """The page rounds -ln p to multiples of this step, so p has an error of at most 1%."""
 
-_K = 10
-_PER_REASON = 4  # documents that the page shows for each reason
-_LONGEST = 0.12  # the largest share of the page's tokens that one document gets, if the user names no documents
-_MIN_TOKENS = 30  # models differ by chance in documents with fewer tokens
+_K = 10  # the k of RBP_k on the page
+_DOCUMENTS_PER_REASON = 4
+_MAX_SHARE = 0.12  # the largest share of the page's tokens that one document gets, if the user names no documents
+_MIN_TOKENS = 30  # in documents with fewer tokens, the difference between models is mostly chance
+_UNKNOWN_TEXT = "\ufffd"  # stands for a token whose text is unknown
+_GAP = -1  # the token ID that stands for tokens that the measurement did not keep
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A document of the page, and why it was chosen.
+class ChosenDocument:
+    """A document of the page, and why the page shows it.
 
     Attributes:
         number: the number of the document in the rank tables.
-        reasons: why the page shows it: `law`, `difference`, `first` or `asked`.
-        influence: the amount by which the document raises alpha of RBP_10; NaN if there is no law.
-        share: its share of the sum of the squared influences of all documents; NaN if there is no law.
+        reasons: why the page shows the document: `law`, `difference`, `first` or `asked`.
+        influence: the amount by which the document raises alpha of RBP_10; NaN if no law can be fitted.
+        share: the document's share of the sum of squared influences of all documents; NaN if no law can be fitted.
 
     """
 
@@ -62,12 +64,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class TokenSet:
-    """A group of measurements that scored identical tokens.
+    """The measurements that scored the same tokens.
 
     Attributes:
-        label: the title of the group, such as `nano on pydocs`.
-        rows: rows of `Runs.frame`, ordered by family, size and number of training tokens.
-        counts: the sums by document of each row.
+        label: the title of the set, such as `nano on pydocs`.
+        rows: the rows of `Runs.frame`, ordered by family, size and number of training tokens.
+        counts: for each row, the counts by document.
 
     """
 
@@ -79,51 +81,58 @@ class TokenSet:
     def influence(self) -> FloatArray | None:
         """The influence of each document on the exponent of -ln RBP_10, (documents,).
 
-        The exponent is the one of the family with most sizes. The influence is None if no family has two sizes, or if
-        RBP_10 is 0 or 1 for one of the models.
+        The exponent belongs to the family with the most sizes. The influence is None if no family has two sizes, or if
+        RBP_10 of a model is 0 or 1, with or without one of the documents.
         """
         rows = self.rows.reset_index(drop=True)
         rows = rows[rows["non_embedding_params"].gt(0).fillna(False)].fillna({"family": ""})
         by_size = rows.drop_duplicates(["family", "non_embedding_params"], keep="last")
         if not len(by_size):
             return None
-        places = by_size.index[by_size["family"] == by_size["family"].value_counts().index[0]]
-        if len(places) < 2:
+        largest_family = by_size["family"].value_counts().index[0]
+        indices = by_size.index[by_size["family"] == largest_family]
+        if len(indices) < 2:
             return None
-        x = np.log(by_size.loc[places, "non_embedding_params"].to_numpy(np.float64))
+        x = np.log(by_size.loc[indices, "non_embedding_params"].to_numpy(np.float64))
         weights = -(x - x.mean()) / ((x - x.mean()) ** 2).sum()
-        u = [influences(self.counts[place].select((_K,)), _ln_neg_log_rbp)[1][:, 0] for place in places]
+        u = [influences(self.counts[index].select((_K,)), _ln_neg_log_rbp)[1][:, 0] for index in indices]
         with np.errstate(invalid="ignore"):  # an influence is infinite if RBP_10 is 1 without the document
             influence = np.asarray(weights @ np.array(u))
         return influence if np.isfinite(influence).all() and influence.any() else None
 
-    def choice(self, place: int, reasons: Sequence[str]) -> Choice:
-        """Return a choice of one document. `place` is its index in the counts."""
-        number = int(self.counts[0].document[place])
+    def choose_document(self, index: int, reasons: Sequence[str]) -> ChosenDocument:
+        """Choose a document for the page.
+
+        Args:
+            index: the index of the document in the counts.
+            reasons: why the page shows the document.
+
+        """
+        number = int(self.counts[0].document[index])
         if self.influence is None:
-            return Choice(number, tuple(reasons))
-        share = self.influence[place] ** 2 / (self.influence**2).sum()
-        return Choice(number, tuple(reasons), float(self.influence[place]), float(share))
+            return ChosenDocument(number, tuple(reasons))
+        share = self.influence[index] ** 2 / (self.influence**2).sum()
+        return ChosenDocument(number, tuple(reasons), float(self.influence[index]), float(share))
 
 
 def render_reading(
     runs: Runs, *, documents: Sequence[str] = (), tokens: int = MAX_TOKENS, command: str = ""
 ) -> tuple[str, list[str]]:
-    """Make the reading page of measurements.
+    """Render the reading page of measurements.
 
     Args:
-        runs: the measurements. The page groups measurements that scored the same tokens.
-        documents: the ids or the numbers of the documents to show. By default the page shows the documents that decide
-            the exponent of RBP_10, the documents in which the largest and the smallest model differ most, and the
-            first documents.
-        tokens: the maximum number of tokens on the page.
-        command: the command line that made the page. The end of the page shows it.
+        runs: the measurements. Those that scored the same tokens share a view of the page.
+        documents: the IDs or the numbers of the documents to show. By default, the page shows the documents that decide
+            the exponent of RBP_10, the documents in which the largest and the smallest model differ most, and the first
+            documents.
+        tokens: the largest number of tokens on the page.
+        command: the command line that made the page. It is shown at the end of the page.
 
     Returns:
         The HTML, and notes on what the page leaves out.
 
     Raises:
-        BadInput: a document does not exist, or no measurement keeps texts.
+        BadInput: a document does not exist, or no measurement has ranks and texts of tokens.
         Unreadable: the ranks of all measurements are missing or damaged.
 
     """
@@ -155,7 +164,7 @@ def render_reading(
 
 
 def _token_sets(runs: Runs, notes: list[str]) -> list[TokenSet]:
-    """Group the measurements with ranks by the tokens that they scored."""
+    """Group the measurements with ranks by the tokens that they scored. Add a note if measurements have no ranks."""
     frame = runs.frame[~runs.frame["without_ranks"].fillna(False)]
     if len(frame) < len(runs.frame):
         notes.append(f"The page leaves out {counted(len(runs.frame) - len(frame), 'measurement')} without ranks.")
@@ -165,25 +174,24 @@ def _token_sets(runs: Runs, notes: list[str]) -> list[TokenSet]:
         ordered = rows.assign(_size=rows["size"].astype("string").fillna("").map(natural_key)).sort_values(
             ["family", "non_embedding_params", "_size", "training_tokens", "name"], na_position="first"
         )
-        sets.append(TokenSet(_label(rows, groups), ordered.drop(columns="_size")))
+        sets.append(TokenSet(_set_label(rows, groups), ordered.drop(columns="_size")))
     return sets
 
 
-def _label(rows: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> str:
-    """Name a group, such as `nano on pydocs`. If groups share this name, the label adds the facts in which they differ.
+def _set_label(rows: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> str:
+    """Return the title of a set, such as `nano on pydocs`. If sets share it, add the facts in which they differ.
 
     Args:
-        rows: the rows of the group.
-        groups: the rows of all groups.
+        rows: the rows of the set.
+        groups: the rows of each set.
 
     """
     label = _families_and_dataset(rows)
-    alike = [other for other in groups if _families_and_dataset(other) == label]
-    if len(alike) > 1:
-        for column in SAME_TOKENS:
-            values = {str(other[column].iloc[0]) for other in alike}
-            if len(values) > 1:
-                label += f", {column.replace('_', ' ')} {str(rows[column].iloc[0])[:8]}"
+    groups_with_label = [group for group in groups if _families_and_dataset(group) == label]
+    for column in SAME_TOKENS:
+        values = {str(group[column].iloc[0]) for group in groups_with_label}
+        if len(values) > 1:
+            label += f", {column.replace('_', ' ')} {str(rows[column].iloc[0])[:8]}"
     return label
 
 
@@ -193,86 +201,101 @@ def _families_and_dataset(rows: pd.DataFrame) -> str:
     return f"{names} on {rows['dataset'].iloc[0]}"
 
 
-def _truncation(token_set: TokenSet) -> str:
-    """Return a note if only the beginning of each document was measured; otherwise an empty text."""
+def _note_truncation(token_set: TokenSet, notes: list[str]) -> None:
+    """Add a note if only the beginning of each document was measured."""
     row = token_set.rows.iloc[0]
-    if pd.isna(row["sequence"]) or pd.isna(row["seq_len"]) or row["sequence"] != "truncate":
-        return ""
-    return (
-        f"{token_set.label}: only the first {row['seq_len']:,} tokens of each document were measured "
-        "(dataset.sequence=truncate)."
-    )
+    if pd.notna(row["sequence"]) and pd.notna(row["seq_len"]) and row["sequence"] == "truncate":
+        notes.append(
+            f"{token_set.label}: only the first {row['seq_len']:,} tokens of each document were measured "
+            "(dataset.sequence=truncate)."
+        )
 
 
-def _set_data(runs: Runs, token_set: TokenSet, asked: Sequence[str], room: int, notes: list[str]) -> dict[str, Any]:
-    """Return the page's data of one group of measurements, which has at most `room` tokens."""
-    readable = _with_counts(runs, token_set, notes)
-    if truncation := _truncation(readable):
-        notes.append(truncation)
+def _set_data(
+    runs: Runs, token_set: TokenSet, requested: Sequence[str], max_tokens: int, notes: list[str]
+) -> dict[str, Any]:
+    """Return the page's data of one set of measurements.
+
+    Args:
+        runs: the measurements of the page.
+        token_set: the set.
+        requested: the IDs or numbers of the documents that the user named. If empty, the documents are chosen.
+        max_tokens: the largest number of tokens to show.
+        notes: the notes of the page. Notes on what is left out are added.
+
+    """
+    readable = _read_counts(runs, token_set, notes)
+    _note_truncation(readable, notes)
     texts = _token_texts(runs, readable)
     run_id = str(readable.rows["run_id"].iloc[0])
     listing = runs.store.documents(run_id)
-    ids = {int(n): str(id_) for n, id_ in zip(listing["document"], listing["id"], strict=True)}
-    lengths = {int(n): int(length) for n, length in zip(listing["document"], listing["tokens"], strict=True)}
-    choices = _asked_for(readable, asked, ids) if asked else _chosen(readable, room)
-    unscored = _first_that_is_not_empty(runs.store.unscored(run_id) for run_id in readable.rows["run_id"])
-    readable, tables = _tables(runs, readable, [choice.number for choice in choices], notes)
+    ids = {int(number): str(id_) for number, id_ in zip(listing["document"], listing["id"], strict=True)}
+    lengths = {int(number): int(length) for number, length in zip(listing["document"], listing["tokens"], strict=True)}
+    chosen = _find_documents(readable, requested, ids) if requested else _choose_documents(readable, max_tokens)
+    unscored = _first_with_rows(runs.store.unscored(run_id) for run_id in readable.rows["run_id"])
+    readable, tables = _read_ranks(runs, readable, [document.number for document in chosen], notes)
     strings = _Strings()
-    documents = []
-    for choice in choices:
-        most = room if asked else max(1, int(room * _LONGEST))
-        columns = [_document_rows(table, choice.number) for table in tables]
-        place = int(np.searchsorted(readable.counts[0].document, choice.number))
-        document = _document_data(columns, unscored, choice, texts, strings, min(room, most))
-        room -= document["shown"]
-        document |= {
-            "id": ids.get(choice.number, str(choice.number)),
-            "number": choice.number,
-            "tokens": max(lengths.get(choice.number, 0), int(readable.counts[0].tokens[place])),
-            "ce": [round(float(c.nats[place] / c.tokens[place]), 4) for c in readable.counts],
-            "rbp": [round(float(c.hits[place, 1] / c.tokens[place]), 4) for c in readable.counts],
-        }
-        documents.append(document)
-        if room <= 0:
+    documents: list[dict[str, Any]] = []
+    remaining = max_tokens
+    for document in chosen:
+        if remaining <= 0:
             break
-    if asked and len(documents) < len(choices):
-        left_out = counted(len(choices) - len(documents), "document")
-        shown = sum(document["shown"] for document in documents)
+        limit = remaining if requested else max(1, int(remaining * _MAX_SHARE))
+        slices = [_slice_document(table, document.number) for table in tables]
+        data = _document_data(slices, unscored, document, texts, strings, limit)
+        remaining -= data["shown"]
+        index = int(np.searchsorted(readable.counts[0].document, document.number))
+        data |= {
+            "id": ids.get(document.number, str(document.number)),
+            "number": document.number,
+            "tokens": max(lengths.get(document.number, 0), int(readable.counts[0].tokens[index])),
+            "ce": [round(float(counts.nats[index] / counts.tokens[index]), 4) for counts in readable.counts],
+            "rbp": [round(float(counts.hits[index, 1] / counts.tokens[index]), 4) for counts in readable.counts],
+        }
+        documents.append(data)
+    if requested and len(documents) < len(chosen):
+        left_out = counted(len(chosen) - len(documents), "document")
+        shown = sum(data["shown"] for data in documents)
         notes.append(f"{readable.label}: {left_out} left out after {shown:,} tokens. `--tokens N` shows more.")
     return {
         "label": readable.label,
         "dataset": str(readable.rows["dataset"].iloc[0]),
-        "models": _models(readable.rows),
+        "models": _models_data(readable.rows),
         "of": len(readable.counts[0].document),
         "strings": strings.texts,
         "documents": documents,
     }
 
 
-def _models(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the name, family and S of each model, and the index of the next smaller model of its family."""
+def _models_data(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the page's data of each model: name, family, S, and the index of the next smaller model of its family."""
     models: list[dict[str, Any]] = []
     families = rows["family"].fillna("").tolist()
     names = _short_names(rows)
-    for place, (name, row) in enumerate(zip(names, rows.to_dict("records"), strict=True)):
+    for i, (name, row) in enumerate(zip(names, rows.to_dict("records"), strict=True)):
         s = None if pd.isna(row["non_embedding_params"]) else int(row["non_embedding_params"])
-        smaller = place - 1 if place and families[place - 1] == families[place] else None
-        models.append({"name": name, "family": families[place], "s": s, "smaller": smaller})
+        smaller = i - 1 if i > 0 and families[i - 1] == families[i] else None
+        models.append({"name": name, "family": families[i], "s": s, "smaller": smaller})
     return models
 
 
 def _short_names(rows: pd.DataFrame) -> list[str]:
-    """Return the names of measurements without the dataset, and without the tags after an @ that all of them have."""
+    """Return the names of measurements without the dataset, and without the words after an @ that all names have."""
     names = [str(row["name"]).replace(f"/{row['dataset']}", "", 1).split("@") for row in rows.to_dict("records")]
-    shared = set.intersection(*(set(tags) for _, *tags in names)) if len(names) > 1 else set()
-    return ["@".join([name, *(tag for tag in tags if tag not in shared)]) for name, *tags in names]
+    shared = set.intersection(*(set(marks) for _, *marks in names)) if len(names) > 1 else set()
+    return ["@".join([name, *(mark for mark in marks if mark not in shared)]) for name, *marks in names]
 
 
-def _with_counts(runs: Runs, token_set: TokenSet, notes: list[str]) -> TokenSet:
-    """Return the measurements of a group that can be read, with their sums by document."""
+def _read_counts(runs: Runs, token_set: TokenSet, notes: list[str]) -> TokenSet:
+    """Return the measurements of a set that can be read, with their counts by document. Notes name the others.
+
+    Raises:
+        Unreadable: no measurement can be read.
+
+    """
     counts: list[DocumentCounts] = []
-    kept: list[int] = []
-    for place, (run_id, name) in enumerate(token_set.rows[["run_id", "name"]].itertuples(index=False)):
+    readable: list[int] = []
+    for i, (run_id, name) in enumerate(token_set.rows[["run_id", "name"]].itertuples(index=False)):
         try:
             run_counts = runs.counts_by_document(run_id, (1, _K))
         except Unreadable as error:
@@ -281,27 +304,28 @@ def _with_counts(runs: Runs, token_set: TokenSet, notes: list[str]) -> TokenSet:
             notes.append(f"{name} is left out: {error}.")
             continue
         if counts and not np.array_equal(run_counts.document, counts[0].document):
-            first = token_set.rows["name"].iloc[kept[0]]
+            first = token_set.rows["name"].iloc[readable[0]]
             notes.append(f"{name} is left out: it did not score the same documents as {first}.")
             continue
         counts.append(run_counts)
-        kept.append(place)
-    if not kept:
-        raise Unreadable(f"{token_set.label}: no ranks can be read")
-    return TokenSet(token_set.label, token_set.rows.iloc[kept], counts)
+        readable.append(i)
+    if not readable:
+        raise Unreadable(f"{token_set.label}: the ranks of no measurement can be read")
+    return TokenSet(token_set.label, token_set.rows.iloc[readable], counts)
 
 
 def _token_texts(runs: Runs, token_set: TokenSet) -> dict[int, str]:
-    """Return the texts of tokens by id, from all measurements. Raises BadInput if no measurement keeps texts."""
+    """Return the texts of tokens from all measurements, by token ID. Raises BadInput if no measurement has texts."""
     texts: dict[int, str] = {}
     for run_id in token_set.rows["run_id"]:
         texts = {**runs.store.token_texts(run_id), **texts}
     if not texts:
-        raise BadInput(f"{token_set.label}: its measurements keep no texts of tokens, so there is nothing to read")
+        raise BadInput(f"{token_set.label}: the texts of tokens were not saved, so the page would show no text")
     return texts
 
 
-def _first_that_is_not_empty(frames: Iterator[pd.DataFrame]) -> pd.DataFrame:
+def _first_with_rows(frames: Iterator[pd.DataFrame]) -> pd.DataFrame:
+    """Return the first table that has rows, or else the last table."""
     frame = pd.DataFrame()
     for frame in frames:
         if len(frame):
@@ -309,152 +333,181 @@ def _first_that_is_not_empty(frames: Iterator[pd.DataFrame]) -> pd.DataFrame:
     return frame
 
 
-def _asked_for(token_set: TokenSet, asked: Sequence[str], ids: Mapping[int, str]) -> list[Choice]:
-    """Return the documents with these ids or numbers. Raises BadInput if one does not exist."""
+def _find_documents(token_set: TokenSet, requested: Sequence[str], ids: Mapping[int, str]) -> list[ChosenDocument]:
+    """Return the documents that the user named. Raises BadInput if a document does not exist.
+
+    Args:
+        token_set: the measurements.
+        requested: the IDs or numbers of the documents.
+        ids: the ID of each document, by number.
+
+    """
     number_by_id = {id_: number for number, id_ in ids.items()}
     numbers = set(token_set.counts[0].document.tolist())
-    choices = {}
-    for word in asked:
+    chosen = {}
+    for word in requested:
         number = number_by_id.get(word, int(word) if word.isdecimal() and len(word) < 10 else -1)
         if number not in numbers:
             names = [ids.get(number, str(number)) for number in sorted(numbers)]
             raise unknown_name("document", word, names)
-        place = int(np.searchsorted(token_set.counts[0].document, number))
-        choices[number] = token_set.choice(place, ["asked"])
-    return list(choices.values())
+        index = int(np.searchsorted(token_set.counts[0].document, number))
+        chosen[number] = token_set.choose_document(index, ["asked"])
+    return list(chosen.values())
 
 
-def _chosen(token_set: TokenSet, room: int) -> list[Choice]:
+def _choose_documents(token_set: TokenSet, max_tokens: int) -> list[ChosenDocument]:
     """Choose the documents that decide the law, those in which models differ most, and the first documents.
 
-    The three rankings take turns until each has had `_PER_REASON` turns, or until the documents fill `room` tokens.
+    The three rankings take turns until each has chosen `_DOCUMENTS_PER_REASON` documents, or until the documents have
+    `max_tokens` tokens.
     """
     tokens = token_set.counts[0].tokens
     rankings: dict[str, list[int]] = {}
     if token_set.influence is not None:
         rankings["law"] = np.argsort(-np.abs(token_set.influence), kind="stable").tolist()
     if len(token_set.counts) > 1:
-        rankings["difference"] = np.argsort(-_difference(token_set), kind="stable").tolist()
+        rankings["difference"] = np.argsort(-_ce_differences(token_set), kind="stable").tolist()
     rankings["first"] = list(range(len(tokens)))
     reasons: dict[int, list[str]] = {}
     shown = 0
-    longest = max(1, int(room * _LONGEST))
-    for turn in range(_PER_REASON):
+    longest = max(1, int(max_tokens * _MAX_SHARE))
+    for turn in range(_DOCUMENTS_PER_REASON):
         for reason, ranking in rankings.items():
             if turn >= len(ranking):
                 continue
-            place = ranking[turn]
-            if place not in reasons:
-                if shown >= room:
+            index = ranking[turn]
+            if index not in reasons:
+                if shown >= max_tokens:
                     continue
-                shown += min(longest, int(tokens[place]))
-            reasons.setdefault(place, []).append(reason)
-    return [token_set.choice(place, why) for place, why in reasons.items()]
+                shown += min(longest, int(tokens[index]))
+            reasons.setdefault(index, []).append(reason)
+    return [token_set.choose_document(index, reasons_of_one) for index, reasons_of_one in reasons.items()]
 
 
-def _difference(token_set: TokenSet) -> FloatArray:
+def _ce_differences(token_set: TokenSet) -> FloatArray:
     """Return the difference in CE between the largest and the smallest model in each document, (documents,), in nats.
 
     Documents with fewer than `_MIN_TOKENS` tokens get tiny values, because models differ in them by chance.
     """
     s = token_set.rows["non_embedding_params"].to_numpy(np.float64, na_value=np.nan)
-    small, large = (0, len(s) - 1) if np.isnan(s).any() else (int(s.argmin()), len(s) - 1 - int(s[::-1].argmax()))
-    if small == large:
-        small, large = 0, len(s) - 1
-    smallest, largest = token_set.counts[small], token_set.counts[large]
-    difference = np.abs(largest.nats - smallest.nats) / smallest.tokens
-    return np.asarray(np.where(smallest.tokens >= _MIN_TOKENS, difference, difference / 1e6))
+    smallest = 0
+    largest = len(s) - 1
+    if not np.isnan(s).any() and s.min() < s.max():
+        smallest = int(s.argmin())
+        largest = len(s) - 1 - int(s[::-1].argmax())  # the last one of equal size
+    counts_a = token_set.counts[smallest]
+    counts_b = token_set.counts[largest]
+    differences = np.abs(counts_b.nats - counts_a.nats) / counts_a.tokens
+    return np.asarray(np.where(counts_a.tokens >= _MIN_TOKENS, differences, differences / 1e6))
 
 
 def _ln_neg_log_rbp(sums: FloatArray) -> FloatArray:
     return np.asarray(np.log(neg_log_rbp(sums)))
 
 
-def _tables(
+def _read_ranks(
     runs: Runs, token_set: TokenSet, numbers: Sequence[int], notes: list[str]
 ) -> tuple[TokenSet, list[RankTable]]:
-    """Read the ranks of some documents. Measurements whose tokens differ from those of the first are left out."""
+    """Read the ranks of some documents. Measurements whose tokens differ from those of the first are left out.
+
+    Args:
+        runs: the measurements of the page.
+        token_set: the measurements to read.
+        numbers: the numbers of the documents.
+        notes: the notes of the page. A note for each measurement that is left out is added.
+
+    Returns:
+        The remaining measurements, and the rank table of each.
+
+    """
     tables: list[RankTable] = []
-    kept: list[int] = []
-    for place, run_id in enumerate(token_set.rows["run_id"]):
+    remaining: list[int] = []
+    names = token_set.rows["name"].tolist()
+    for i, run_id in enumerate(token_set.rows["run_id"]):
         table = runs.ranks_of_documents(run_id, numbers)
-        if tables and not _same_tokens(tables[0], table):
-            names = token_set.rows["name"]
-            notes.append(f"{names.iloc[place]} is left out: it did not score the same tokens as {names.iloc[kept[0]]}.")
+        if tables and not _have_equal_tokens(tables[0], table):
+            notes.append(f"{names[i]} is left out: it did not score the same tokens as {names[remaining[0]]}.")
             continue
         tables.append(table)
-        kept.append(place)
-    counts = [token_set.counts[place] for place in kept]
-    return TokenSet(token_set.label, token_set.rows.iloc[kept], counts), tables
+        remaining.append(i)
+    counts = [token_set.counts[i] for i in remaining]
+    return TokenSet(token_set.label, token_set.rows.iloc[remaining], counts), tables
 
 
-def _same_tokens(one: RankTable, other: RankTable) -> bool:
-    return all(
-        np.array_equal(one.column_or(name, -1), other.column_or(name, -1)) for name in ("document", "position", "token")
-    )
+def _have_equal_tokens(first: RankTable, second: RankTable) -> bool:
+    for name in ("document", "position", "token"):
+        if not np.array_equal(first.column_or(name, -1), second.column_or(name, -1)):
+            return False
+    return True
 
 
-def _document_rows(table: RankTable, number: int) -> RankTable:
+def _slice_document(table: RankTable, number: int) -> RankTable:
+    """Return the rows of one document, by its number."""
     document = table.column("document")
-    first, last = np.searchsorted(document, [number, number + 1])
-    return RankTable(table.table.slice(first, last - first), table.vocab_size, table.strict)
+    start, stop = np.searchsorted(document, [number, number + 1])
+    return RankTable(table.table.slice(start, stop - start), table.vocab_size, table.strict)
 
 
 class _Strings:
-    """A list of the texts on the page, in which each text occurs once."""
+    """The distinct texts of first choices, to which the page's data refers by index."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
-        self._places: dict[str, int] = {}
+        self._index_of_text: dict[str, int] = {}
 
-    def place(self, text: str) -> int:
-        if text not in self._places:
-            self._places[text] = len(self.texts)
+    def add(self, text: str) -> int:
+        """Add a text if it is new, and return its index."""
+        if text not in self._index_of_text:
+            self._index_of_text[text] = len(self.texts)
             self.texts.append(text)
-        return self._places[text]
+        return self._index_of_text[text]
 
 
 def _document_data(
     tables: Sequence[RankTable],
     unscored: pd.DataFrame,
-    choice: Choice,
+    document: ChosenDocument,
     texts: Mapping[int, str],
     strings: _Strings,
-    most: int,
+    max_tokens: int,
 ) -> dict[str, Any]:
-    """Return the page's data of one document: its spans of text, and what each model says about each scored token.
+    """Return the page's data of one document: its spans of text, and the ranks of its tokens in each model.
 
     A span is one token, or several tokens that share a character. `scored` has the indices of the tokens with a rank.
 
     Args:
         tables: the rank table of the document for each model.
-        unscored: the document's and other documents' tokens without a rank.
-        choice: the document.
-        texts: the texts of tokens by id.
-        strings: the texts on the page. Texts of first choices are added to it.
-        most: the maximum number of tokens to show.
+        unscored: the tokens without a rank, of this and other documents.
+        document: the document.
+        texts: the texts of tokens, by token ID.
+        strings: the texts of first choices. New ones are added.
+        max_tokens: the largest number of tokens to show.
 
     """
-    ids, scored = _sequence(tables[0], unscored, choice.number)
-    ids = ids[:most]
+    ids, scored = _join_unscored_tokens(tables[0], unscored, document.number)
+    ids = ids[:max_tokens]
     scored = scored[scored < len(ids)]
-    data: dict[str, Any] = {"why": list(choice.reasons), "shown": len(ids)}
-    if np.isfinite(choice.influence):
-        data |= {"influence": float(f"{choice.influence:.3g}"), "share": round(choice.share, 4)}
-    data["texts"], data["sizes"] = character_spans([texts.get(int(token), _UNKNOWN) for token in ids])
+    data: dict[str, Any] = {"why": list(document.reasons), "shown": len(ids)}
+    if np.isfinite(document.influence):
+        data |= {"influence": float(f"{document.influence:.3g}"), "share": round(document.share, 4)}
+    data["texts"], data["sizes"] = character_spans([texts.get(int(token), _UNKNOWN_TEXT) for token in ids])
     data["scored"] = scored.tolist()
-    data["models"] = [_ranks(table, len(scored), texts, strings) for table in tables]
+    data["models"] = [_ranks_data(table, len(scored), texts, strings) for table in tables]
     return data
 
 
-_UNKNOWN = "\ufffd"
-_GAP = -1  # the id that stands for tokens that the measurement did not keep
+def _join_unscored_tokens(table: RankTable, unscored: pd.DataFrame, number: int) -> tuple[IntArray, IntArray]:
+    """Join the tokens of a document that have a rank with those that have none, in the order of the text.
 
+    Args:
+        table: the rank table of the document.
+        unscored: the tokens without a rank, of this and other documents.
+        number: the number of the document.
 
-def _sequence(table: RankTable, unscored: pd.DataFrame, number: int) -> tuple[IntArray, IntArray]:
-    """Return the ids of a document's tokens in order, and the indices of the tokens with a rank.
+    Returns:
+        The IDs of the tokens, and the indices of the tokens with a rank. The ID `_GAP` stands for one or several tokens
+        in a row that the measurement did not keep.
 
-    The id `_GAP` stands for one token, or several in a row, that the measurement did not keep.
     """
     token = table.column_or("token", _GAP).astype(np.int64)
     position = table.column_or("position", np.nan)
@@ -470,11 +523,12 @@ def _sequence(table: RankTable, unscored: pd.DataFrame, number: int) -> tuple[In
     return ids[shown], np.searchsorted(np.flatnonzero(shown), position)
 
 
-def _ranks(table: RankTable, count: int, texts: Mapping[int, str], strings: _Strings) -> dict[str, Any]:
+def _ranks_data(table: RankTable, count: int, texts: Mapping[int, str], strings: _Strings) -> dict[str, Any]:
     """Return the page's data of one model on the first `count` scored tokens of a document.
 
     `rank` has the ranks. `p` has -ln p as multiples of `P_STEP`. `top` has the model's first choice at each token with
-    a rank above 1, as an index in `strings`.
+    a rank above 1, as an index in `strings`. With a reference model, `reference_top` and `reference_rank` have the
+    reference's first choice at each token and the model's rank of it.
     """
     rank = table.rank[:count]
     data: dict[str, Any] = {"rank": rank.tolist()}
@@ -482,16 +536,17 @@ def _ranks(table: RankTable, count: int, texts: Mapping[int, str], strings: _Str
         steps = np.rint(np.clip(-table.column("logprob")[:count], 0, 1000) / P_STEP)
         data["p"] = steps.astype(np.int64).tolist()
     if "top" in table.table.column_names:
-        data["top"] = _places(table.column("top")[:count][rank > 1], texts, strings)
+        data["top"] = _text_indices(table.column("top")[:count][rank > 1], texts, strings)
     if table.has_reference:
-        data["reference_top"] = _places(table.column("reference_top")[:count], texts, strings)
+        data["reference_top"] = _text_indices(table.column("reference_top")[:count], texts, strings)
         data["reference_rank"] = table.column("reference_rank")[:count].tolist()
     return data
 
 
-def _places(ids: npt.NDArray[Any], texts: Mapping[int, str], strings: _Strings) -> list[int]:
-    places = []
+def _text_indices(ids: npt.NDArray[Any], texts: Mapping[int, str], strings: _Strings) -> list[int]:
+    """Return the index in `strings` of each token's text. New texts are added. A token without a text is `id N`."""
+    indices = []
     for token in ids.tolist():
         text = texts.get(token)
-        places.append(strings.place(f"id {token}" if text is None else character_spans([text])[0][0]))
-    return places
+        indices.append(strings.add(f"id {token}" if text is None else character_spans([text])[0][0]))
+    return indices

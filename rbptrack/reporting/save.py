@@ -1,4 +1,4 @@
-"""Saves reports in the store, and figures as files."""
+"""Saves reports in the store, and figures in files."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ from rbptrack.tracking import Store
 from rbptrack.tracking.names import READING_FILE, Kind
 
 PAGE = "report.html"
+"""The file name of a page in the store."""
+
 _MAX_ROWS = 40  # rows of the table in a run's description
-_WIDTH = 90  # characters in a line of that table
+_MAX_WIDTH = 90  # characters in a line of that table
 
 
 def save_reports(
@@ -39,15 +41,15 @@ def save_reports(
 ) -> str:
     """Save each report that has results as an analysis run in the store.
 
-    A run holds the results as CSV and as metrics, and the tables of the report. The page and the reading page are files
-    of the leading analysis's run. If no analysis leads, they are files of the first run.
+    A run holds the results as CSV and as metrics, and the tables of the report. The run of the leading analysis also
+    holds the page and the reading page. If no analysis leads, the first run holds them.
 
     Args:
         store: the tracking store.
         runs: the measurements that were analysed.
         analyses: the analyses, as `run_analyzers` returns them.
         page: the HTML of the page.
-        command: the command line, for the description of each run.
+        command: the command line, which the description of each run shows.
         sweep: the name of the sweep; empty if the analyses belong to none.
         reading: the HTML of the reading page; empty if there is none.
 
@@ -55,65 +57,67 @@ def save_reports(
         The address or the path of the page; empty if no report has results.
 
     """
-    covers = list(runs.frame["run_id"])
-    kept = [analysis for analysis in analyses if analysis.has_results]
-    first = next((analysis for analysis in kept if analysis.leads), kept[0] if kept else None)
-    where = ""
-    for analysis in kept:
+    run_ids = list(runs.frame["run_id"])
+    with_results = [analysis for analysis in analyses if analysis.has_results]
+    holder = next((analysis for analysis in with_results if analysis.leads), next(iter(with_results), None))
+    page_address = ""
+    for analysis in with_results:
         report = analysis.report
         if report is None:
             continue
         files: dict[str, str | bytes] = {"results.csv": analysis.results_csv}
         for name, csv in analysis.tables_csv.items():
-            files[_free_name(name, files)] = csv
-        if analysis is first:
+            files[_unused_file_name(name, files)] = csv
+        if analysis is holder:
             files |= page_files(page, reading)
         run_id = store.save(
             Kind.ANALYSIS,
             f"{analysis.name}: {page_title(runs)}",
             sweep=sweep,
-            description=description(analysis, command),
+            description=describe_analysis(analysis, command),
             metrics=report_metrics(report),
             files=files,
-            covers=covers,
+            covers=run_ids,
             began=time.time() - analysis.seconds,
         )
-        if analysis is first:
-            where = store.reports.page(run_id) or str(store.artifact(run_id, PAGE))
-    return where
+        if analysis is holder:
+            page_address = store.reports.page(run_id) or str(store.artifact(run_id, PAGE))
+    return page_address
 
 
 def page_files(page: str, reading: str) -> dict[str, str]:
-    """Return the contents by file name of a page and a reading page. An empty reading page is left out."""
+    """Return the files of a page and of a reading page: their contents by name. An empty reading page is left out."""
     return {PAGE: page, READING_FILE: reading} if reading else {PAGE: page}
 
 
-def _free_name(table: str, taken: Iterable[str]) -> str:
-    """Return a file name for a table of a plugin. It differs from each taken name by more than case."""
+def _unused_file_name(table: str, used: Iterable[str]) -> str:
+    """Return a file name for a table of a plugin. It differs from all used names in more than upper and lower case."""
     stem = file_part(table)
-    lower = {name.lower() for name in taken}
-    while f"{stem}.csv".lower() in lower:
+    used_in_lower_case = {name.lower() for name in used}
+    while f"{stem}.csv".lower() in used_in_lower_case:
         stem = f"{stem}-table"
     return f"{stem}.csv"
 
 
-def description(analysis: Analysis, command: str) -> str:
-    """Describe an analysis in Markdown, for its run's page in MLflow.
+def describe_analysis(analysis: Analysis, command: str) -> str:
+    """Describe an analysis in Markdown, for the page of its run in MLflow.
 
-    The description has the sentence, the first table with its intervals, and the command. The table is text with
-    aligned columns, because MLflow puts no space between the cells of Markdown tables. Its width fits a window of 1280
-    pixels.
+    The description has the sentence of the analysis, its first table with intervals, and the command. The table is text
+    with aligned columns, because MLflow puts no space between the cells of Markdown tables. It fits into a window that
+    is 1280 pixels wide.
     """
     parts = [markup.markdown_text(analysis.sentence)]
     shown = columns_by_importance(analysis.results_tables[0]) if analysis.results_tables else None
     if shown is not None:
         frame, by_importance = shown
-        lines, left_out = table_lines(frame.head(_MAX_ROWS), _WIDTH, by_importance=by_importance)
+        lines, left_out = table_lines(frame.head(_MAX_ROWS), _MAX_WIDTH, by_importance=by_importance)
         parts.append(markup.code_block("\n".join(lines)))
         if left_out:
-            parts.append(markup.markdown_text(f"The table leaves out {', '.join(left_out)}: see results.csv."))
+            names = ", ".join(left_out)
+            parts.append(markup.markdown_text(f"The table leaves out {names}. The file results.csv has all columns."))
         if len(frame) > _MAX_ROWS:
-            parts.append(f"The table leaves out {counted(len(frame) - _MAX_ROWS, 'row')}: see results.csv.")
+            rows = counted(len(frame) - _MAX_ROWS, "row")
+            parts.append(f"The table leaves out {rows}. The file results.csv has all rows.")
     if command:
         parts.append(markup.code_block(command))
     return "\n\n".join(parts)
@@ -125,13 +129,13 @@ def save_figures(
     """Draw all figures of analyses into a folder, as files named `<analyzer>-<figure>.<form>`.
 
     Args:
-        analyses: the analyses. Those that failed have no figures.
+        analyses: the analyses. A failed analysis has no figures.
         folder: the folder. It is made if it does not exist.
         form: the format of the files: `svg`, `png` or `pdf`.
-        k: the k that the explorer shows; 0 shows cross-entropy.
+        k: the k that the explorer shows; 0 stands for cross-entropy.
 
     Returns:
-        The paths of the files, and a note on each figure that cannot be drawn.
+        The paths of the files, and a note for each figure that cannot be drawn.
 
     """
     folder.mkdir(parents=True, exist_ok=True)

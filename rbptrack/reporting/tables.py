@@ -1,8 +1,9 @@
-"""Formats results: tables with intervals for people, and CSV, Markdown, LaTeX and MLflow metrics for programs."""
+"""Formats results as tables with intervals, as CSV, Markdown and LaTeX, and as MLflow metrics."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -17,8 +18,13 @@ from rbptrack.base.formatting import compact, format_number
 from rbptrack.ranks.names import CE, parse_rbp_name
 
 Style = Literal["text", "markdown"]
+"""How an interval is written: `0.231 (0.219 to 0.243)` in text, `0.231 ± 0.012` in Markdown."""
+
 KEYS = ["family", "dataset", "metric"]
-_SYMMETRIC = 0.02  # an estimate this near the middle, as a share of half the interval, is written with one ±
+"""The first key columns of every question. Further ones depend on the question."""
+
+# The interval is written with one ± if the estimate is at most this far from its middle, as a share of its half-width.
+_MAX_ASYMMETRY = 0.02
 
 
 @dataclass(frozen=True)
@@ -26,9 +32,9 @@ class ResultsTable:
     """A table of texts with a row for each case and columns for the questions about these cases.
 
     Attributes:
-        report: the report that the results come from.
+        report: the report with the results.
         frame: the texts. The names of its columns are titles.
-        names: for each title, the name of the question or column in the report's glossary.
+        names: the name of each title's question or column in the report's glossary, by title.
 
     """
 
@@ -42,12 +48,12 @@ class ResultsTable:
         return list(map(str, self.frame.columns))
 
     def without_asides(self) -> ResultsTable:
-        """Return the table without the columns whose terms have `aside`."""
+        """Return the table without the columns that `Term.aside` marks."""
         shown = [title for title in self.titles if not self.report.term(self.names[title]).aside]
         return replace(self, frame=self.frame[shown])
 
     def without_beside(self) -> ResultsTable:
-        """Return the table without the columns that `Report.add` got as `beside`."""
+        """Return the table without the further numbers that `Report.add` received as `beside`."""
         beside = {name for question in self.report.questions for name in self.report.beside_columns(question)}
         shown = [title for title in self.titles if self.names[title] not in beside]
         return replace(self, frame=self.frame[shown])
@@ -56,33 +62,33 @@ class ResultsTable:
 def results_tables(report: Report, style: Style = "text") -> list[ResultsTable]:
     """Format the results of a report as tables of texts.
 
-    Questions about the same cases share a table. Questions come in the order of the glossary. The first columns tell
-    the rows apart. For each question follow the estimate with its interval, the verdict, the corrected p, the smallest
-    effect that an undecided test finds in 80% of cases, and the columns `beside`. If some questions of a table have a
-    margin, only these show verdict and p.
+    Questions with equal key columns share a table, in the order of the glossary. A table begins with the key columns.
+    Then each question has its estimate with the interval, the verdict, the corrected p, the smallest effect that an
+    undecided test would find in 80% of cases, and the further numbers (`beside`). If some questions of a table have a
+    margin, only these questions show verdict and p.
 
     Args:
         report: the report.
-        style: how intervals are written: `text` as in `0.231 (0.219 to 0.243)`, `markdown` as in `0.231 ± 0.012`.
+        style: how intervals are written.
 
     """
-    groups: dict[tuple[str, ...], dict[str, pd.DataFrame]] = {}
+    frames_by_keys: dict[tuple[str, ...], dict[str, pd.DataFrame]] = {}
     order = list(report.glossary)
     for question in sorted(report.questions, key=lambda name: order.index(name) if name in order else len(order)):
         frame = report.frame(question)
         keys = [key for key in KEYS if key != "metric" or (frame["metric"] != "").any()]
-        groups.setdefault((*keys, *report.case_columns(question)), {})[question] = frame
-    return [_join_questions(report, frames, keys, style) for keys, frames in groups.items()]
+        frames_by_keys.setdefault((*keys, *report.case_columns(question)), {})[question] = frame
+    return [_join_questions(report, frames, keys, style) for keys, frames in frames_by_keys.items()]
 
 
 def _join_questions(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str], style: Style) -> ResultsTable:
-    """Make one table of questions that have the same key columns.
+    """Make one table of the questions that have the same key columns.
 
     Args:
-        report: the report that the questions belong to.
-        frames: the rows of each question.
-        keys: the names of the columns that tell rows apart.
-        style: how intervals are written, as in `results_tables`.
+        report: the report.
+        frames: the rows of each question, by question.
+        keys: the names of the key columns, which identify a row.
+        style: how intervals are written.
 
     """
     tested = [question for question, frame in frames.items() if frame["p"].notna().any()]
@@ -90,48 +96,47 @@ def _join_questions(report: Report, frames: dict[str, pd.DataFrame], keys: Seque
     titles = _titles(report, list(frames))
     key_titles = [report.term(key).title for key in keys]
     names = dict(zip(key_titles, keys, strict=True))
-    cases: dict[tuple[Any, ...], dict[str, str]] = {}  # the texts of a row, by title
+    texts_by_case: dict[tuple[Any, ...], dict[str, str]] = {}  # the texts of a row, by title
     for question, frame in frames.items():
-        cases_of_rows = list(zip(*(map(_hashable, frame[key].tolist()) for key in keys), strict=True))
-        for case in cases_of_rows:
-            cases.setdefault(case, dict(zip(key_titles, map(key_text, keys, case), strict=True)))
-        columns = [_estimates(report, question, titles[question], frame, style)]
+        row_cases = list(zip(*(map(_empty_if_missing, frame[key].tolist()) for key in keys), strict=True))
+        for case in row_cases:
+            texts_by_case.setdefault(case, dict(zip(key_titles, map(key_text, keys, case), strict=True)))
+        columns = [_estimate_column(report, question, titles[question], frame, style)]
         if question in judged:
             suffix = f" ({titles[question]})" if len(judged) > 1 else ""
-            columns += _verdicts(report, question, suffix, frame)
-        columns += _numbers_beside(report, question, frame)
+            columns += _verdict_columns(report, question, suffix, frame)
+        columns += _beside_columns(report, question, frame)
         for column in columns:
             title = column.title
             if names.get(title, column.name) != column.name:  # another question's column has this title
                 title = f"{title} ({column.name})"
             names[title] = column.name
-            for case, text in zip(cases_of_rows, column.texts, strict=True):
-                cases[case][title] = text
-    ordered = [cases[case] for case in _sort_cases(list(cases), keys)]
-    table = pd.DataFrame(ordered, columns=list(names)).fillna("")
+            for case, text in zip(row_cases, column.texts, strict=True):
+                texts_by_case[case][title] = text
+    rows = [texts_by_case[case] for case in _sort_cases(list(texts_by_case), keys)]
+    table = pd.DataFrame(rows, columns=list(names)).fillna("")
     filled = [title for title in table if (table[title] != "").any()]
     return ResultsTable(report, table[filled], names)
 
 
 def _titles(report: Report, questions: Sequence[str]) -> dict[str, str]:
-    """Return a title for each question of a table. Questions with the same title get their names added."""
+    """Return a title for each question of a table. If questions share a title, their names are added to it."""
     titles = {question: report.term(question).title for question in questions}
-    shared = {title for title in titles.values() if list(titles.values()).count(title) > 1}
-    return {name: f"{title} ({name})" if title in shared else title for name, title in titles.items()}
+    counts = Counter(titles.values())
+    return {name: f"{title} ({name})" if counts[title] > 1 else title for name, title in titles.items()}
 
 
 def _sort_cases(cases: Sequence[tuple[Any, ...]], keys: Sequence[str]) -> list[tuple[Any, ...]]:
     """Sort the cases of a table by their keys.
 
-    Numbers ascend. Of the metrics, CE comes first and RBP_k follows by k. Other values keep the order in which they
-    first occur.
+    Numbers ascend. CE comes before RBP_k, which ascends in k. Other values stay in the order in which they first occur.
     """
-    places = [{value: i for i, value in enumerate(dict.fromkeys(values))} for values in zip(*cases, strict=True)]
+    first_indices = [{value: i for i, value in enumerate(dict.fromkeys(values))} for values in zip(*cases, strict=True)]
 
     def sort_key(case: tuple[Any, ...]) -> list[tuple[int, float]]:
         parts = []
-        for key, value, first_places in zip(keys, case, places, strict=True):
-            part = (1, float(first_places[value]))
+        for key, value, index_of_value in zip(keys, case, first_indices, strict=True):
+            part = (1, float(index_of_value[value]))
             if isinstance(value, int | float):
                 part = (0, float(value))
             elif key == "metric" and value == CE:
@@ -148,7 +153,7 @@ class _Column(NamedTuple):
     """A column of texts.
 
     Attributes:
-        title: the head of the column.
+        title: the title of the column.
         name: the name of the column in the report's glossary.
         texts: a text for each row of a question.
 
@@ -159,16 +164,21 @@ class _Column(NamedTuple):
     texts: list[str]
 
 
-def _estimates(report: Report, question: str, title: str, frame: pd.DataFrame, style: Style) -> _Column:
+def _estimate_column(report: Report, question: str, title: str, frame: pd.DataFrame, style: Style) -> _Column:
     form = report.term(question).form
     intervals = zip(frame[question], frame["low"], frame["high"], strict=True)
     return _Column(title, question, [estimate_text(*interval, form, style) for interval in intervals])
 
 
-def _verdicts(report: Report, question: str, suffix: str, frame: pd.DataFrame) -> list[_Column]:
-    """Return the columns of a question's verdict, corrected p and smallest effect that the test would find.
+def _verdict_columns(report: Report, question: str, suffix: str, frame: pd.DataFrame) -> list[_Column]:
+    """Return the columns with a question's verdict, corrected p and the smallest effect that the test would find.
 
-    `suffix` ends their titles. It names the question if the table has such columns of other questions, too.
+    Args:
+        report: the report.
+        question: the question.
+        suffix: the end of the titles. It names the question if the table also has verdicts of other questions.
+        frame: the rows of the question.
+
     """
     form = report.term(question).form.lstrip("+")
     return [
@@ -183,14 +193,17 @@ def _verdicts(report: Report, question: str, suffix: str, frame: pd.DataFrame) -
 
 
 def verdict_text(verdict: str, p: float) -> str:
-    """Return a verdict as text.
+    """Return a verdict as text. If only Holm's correction makes it undecided, the text is `undecided after Holm`.
 
-    If an uncorrected test would decide and Holm's correction leaves the case undecided, the text says so.
+    Args:
+        verdict: the verdict.
+        p: p before the correction.
+
     """
     return "undecided after Holm" if verdict == "undecided" and p < 1 - LEVEL else verdict
 
 
-def _numbers_beside(report: Report, question: str, frame: pd.DataFrame) -> list[_Column]:
+def _beside_columns(report: Report, question: str, frame: pd.DataFrame) -> list[_Column]:
     columns = []
     for name in report.beside_columns(question):
         term = report.term(name)
@@ -202,30 +215,30 @@ def _numbers_beside(report: Report, question: str, frame: pd.DataFrame) -> list[
 def estimate_text(
     value: float, low: float = math.nan, high: float = math.nan, form: str = "", style: Style = "text"
 ) -> str:
-    """Write a number and its interval, as in `0.231 (0.219 to 0.243)` or, in Markdown, `0.231 ± 0.012`.
+    """Write an estimate and its interval, as in `0.231 (0.219 to 0.243)` or, in Markdown, `0.231 ± 0.012`.
 
     Args:
-        value: the number. NaN gives an empty text.
-        low: the lower end of the interval. NaN if it is unknown, as it is below 20 documents: the text is the number.
-        high: the upper end of the interval, or NaN.
+        value: the estimate. If it is NaN, the text is empty.
+        low: the lower end of the interval. If it is NaN, only the estimate is written.
+        high: the upper end of the interval. If it is NaN, only the estimate is written.
         form: a format specification, such as `+.1%`. If it is empty, the estimate has three significant digits.
-        style: `text` or `markdown`. Markdown also writes both ends of an asymmetric interval.
+        style: how the interval is written. Markdown has both ends of an interval that is not symmetric.
 
     """
-    if _missing(value):
+    if _is_missing(value):
         return ""
     estimate = _format_number(value, value, form)
     if math.isnan(low) or math.isnan(high):
         return estimate
-    half = (high - low) / 2
-    if style == "markdown" and abs(value - (low + high) / 2) <= _SYMMETRIC * half:
-        return f"{estimate} ± {_format_number(half, value, form.lstrip('+'))}"
+    half_width = (high - low) / 2
+    if style == "markdown" and abs(value - (low + high) / 2) <= _MAX_ASYMMETRY * half_width:
+        return f"{estimate} ± {_format_number(half_width, value, form.lstrip('+'))}"
     return f"{estimate} ({_format_number(low, value, form)} to {_format_number(high, value, form)})"
 
 
 def value_text(value: Any, term: Term) -> str:
-    """Write a value of a column. Numbers have three significant digits unless the term has another form."""
-    if _missing(value):
+    """Write a value of a column. If the term has no format, numbers have three significant digits."""
+    if _is_missing(value):
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -237,7 +250,7 @@ def value_text(value: Any, term: Term) -> str:
 
 
 def p_text(p: float) -> str:
-    """Write a p value with three decimals. A value below 0.001 is written `<0.001`, and NaN as an empty text."""
+    """Write a p-value with three decimals. A p below 0.001 is written `<0.001`. If p is NaN, the text is empty."""
     if math.isnan(p):
         return ""
     if p < 0.001:
@@ -250,7 +263,7 @@ def table_text(frame: pd.DataFrame, style: Literal["csv", "markdown", "latex"]) 
     if style == "csv":
         return markup.csv_text(frame, "%.6g")
     head = list(map(str, frame.columns))
-    body = [["" if _missing(value) else str(value) for value in row] for row in frame.itertuples(index=False)]
+    body = [["" if _is_missing(value) else str(value) for value in row] for row in frame.itertuples(index=False)]
     if style == "latex":
         lines = [" & ".join(map(markup.latex_text, cells)) + r" \\" for cells in (head, *body)]
         rules = [r"\begin{tabular}{" + "l" * len(head) + "}", r"\hline", lines[0], r"\hline"]
@@ -262,7 +275,7 @@ def table_text(frame: pd.DataFrame, style: Literal["csv", "markdown", "latex"]) 
 def report_metrics(report: Report) -> dict[str, float]:
     """Return the results of a report as MLflow metrics, such as `alpha/pythia/wiki/rbp_10`.
 
-    The names of the ends of an interval end in `/low` and `/high`. Numbers that are not finite are left out.
+    The ends of an interval have names that end in `/low` and `/high`. Numbers that are not finite are left out.
     """
     values: dict[str, float] = {}
     for question in report.questions:
@@ -270,45 +283,52 @@ def report_metrics(report: Report) -> dict[str, float]:
         for row in report.frame(question).to_dict("records"):
             parts = [question]
             for key in keys:
-                if not _missing(row[key]) and row[key] != "":
-                    parts.append(_metric_text(row[key]))
+                if not _is_missing(row[key]) and row[key] != "":
+                    parts.append(_key_part(row[key]))
             name = "/".join(map(metric_part, parts))
             interval = {name: row[question], f"{name}/low": row["low"], f"{name}/high": row["high"]}
             values |= {key: float(value) for key, value in interval.items() if math.isfinite(value)}
     return values
 
 
-def _metric_text(value: Any) -> str:
+def _key_part(value: Any) -> str:
+    """Return the value of a key as a part of a metric's name."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _format_number(value: float, estimate: float, form: str) -> str:
-    """Format a number. Without a form, it has the decimals that show three significant digits of `estimate`.
+    """Format an estimate or an end of its interval.
 
-    The ends of an interval then have as many decimals as the estimate.
+    Args:
+        value: the number.
+        estimate: the estimate. Without a form, the number has as many decimals as the estimate with three significant
+            digits.
+        form: a format specification, or empty.
+
     """
     if form and not form.endswith("g"):
         return format_number(value, form)
-    text = _digits(value, estimate)
+    text = _format_digits(value, estimate)
     return f"+{text}" if form.startswith("+") and value > 0 else text
 
 
-def _digits(value: float, estimate: float) -> str:
+def _format_digits(value: float, estimate: float) -> str:
+    """Format a number with the decimals of `estimate` in three significant digits. NaN gives an empty text."""
     if math.isnan(value):
         return ""
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     magnitude = 0
     if estimate and math.isfinite(estimate):
-        magnitude = int(f"{estimate:e}".partition("e")[2])  # 0.0999999999 is rounded to 0.1 before its magnitude counts
+        magnitude = int(f"{estimate:e}".partition("e")[2])  # rounds 0.0999999999 to 0.1, whose magnitude is -1
     if magnitude > 5 or magnitude < -4:
         return compact(value)
     return format_number(value, f",.{max(0, 2 - magnitude)}f")
 
 
-def _missing(value: Any) -> bool:
+def _is_missing(value: Any) -> bool:
     return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
 
 
-def _hashable(value: Any) -> Any:
-    return "" if _missing(value) else value
+def _empty_if_missing(value: Any) -> Any:
+    return "" if _is_missing(value) else value

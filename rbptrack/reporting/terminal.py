@@ -17,46 +17,46 @@ MAX_NOTES = 8
 
 
 def print_report(analysis: Analysis) -> None:
-    """Print the headline, the tables and up to `MAX_NOTES` notes of a report. If the analyzer failed, say why."""
+    """Print the headline, the tables and up to `MAX_NOTES` notes of a report, or the reason why the analyzer failed."""
     if analysis.report is None:
         complain(analysis.problem, analysis.trace)
         return
     if analysis.report.headline:
         say(analysis.report.headline)
     for table in analysis.results_tables:
-        _print(table)
+        _print_table(table)
     notes = analysis.report.notes
     if notes:
         say("")
     for note in notes[:MAX_NOTES]:
         say(note)
     if len(notes) > MAX_NOTES:
-        say(f"and {counted(len(notes) - MAX_NOTES, 'note')} more on the page")
+        say(f"The page has {counted(len(notes) - MAX_NOTES, 'more note')}.")
 
 
 def print_summary(analyses: Sequence[Analysis]) -> None:
     """Print a summary of analyses.
 
-    The summary has the headline and the first table of the leading report. Then follow the analyzers that failed, each
-    with the reason, and the names of the analyzers without results.
+    The summary has the headline and the first table of the leading report, the reason of each failure, and the names of
+    the analyzers without results.
     """
     lead = next((analysis for analysis in analyses if analysis.leads and analysis.report is not None), None)
     if lead is not None and lead.report is not None and (lead.report.headline or lead.has_results):
         if lead.sentence:
             say(lead.sentence)
         for table in lead.results_tables[:1]:
-            _print(table)
+            _print_table(table)
         say("")
     for analysis in analyses:
         if analysis.report is None:
             complain(analysis.problem, analysis.trace)
-    skipped = [analysis.name for analysis in analyses if analysis.report is not None and not analysis.has_results]
-    if skipped:
-        say(f"without results: {', '.join(skipped)} (the page says why)")
+    empty = [analysis.name for analysis in analyses if analysis.report is not None and not analysis.has_results]
+    if empty:
+        say(f"without results: {', '.join(empty)} (the page says why)")
 
 
-def _print(table: ResultsTable) -> None:
-    """Print a table without asides after an empty line. A table without estimates is not printed."""
+def _print_table(table: ResultsTable) -> None:
+    """Print a blank line and a table without its asides. A table without estimates is not printed."""
     shown = columns_by_importance(table)
     if shown is not None:
         frame, by_importance = shown
@@ -67,24 +67,26 @@ def _print(table: ResultsTable) -> None:
 def columns_by_importance(table: ResultsTable) -> tuple[pd.DataFrame, list[str]] | None:
     """Drop the asides of a table, and order its columns by importance.
 
+    A narrow terminal shows only the first of these columns. First come the keys, then the estimate and the verdict of
+    each question, the effects that would be found in 80% of cases, p-values, and last the numbers that a report adds
+    beside its estimates.
+
     Returns:
-        The table without asides, and the titles of its columns, the most important first. A narrow terminal drops
-        columns from the end of this list: first the columns that the report adds to its estimates (`beside`), then
-        p values, the smallest effects found in 80% of cases, and then the questions, the last one first. A question
-        loses its verdict before its estimate. The result is None if the table has no estimate.
+        The table without asides, and the titles of its columns, the most important first. The result is None if the
+        table has no estimate.
 
     """
     table = table.without_asides()
-    shown = table.titles
+    titles = table.titles
     report = table.report
     questions = report.questions
-    if not any(table.names[title] in questions for title in shown):
+    if not any(table.names[title] in questions for title in titles):
         return None
-    if "family" in shown and table.frame["family"].nunique() == 1:
-        shown.remove("family")
-    cases = [name for question in questions for name in report.case_columns(question)]
+    if "family" in titles and table.frame["family"].nunique() == 1:
+        titles.remove("family")
+    case_names = [name for question in questions for name in report.case_columns(question)]
     by_importance = []
-    for names in ([*KEYS, *cases], [*questions, "verdict"], ["detectable"], ["p_holm"]):
-        by_importance += [title for title in shown if table.names[title] in names]
-    by_importance += [title for title in shown if title not in by_importance]
-    return table.frame[shown], by_importance
+    for names in ([*KEYS, *case_names], [*questions, "verdict"], ["detectable"], ["p_holm"]):
+        by_importance += [title for title in titles if table.names[title] in names]
+    by_importance += [title for title in titles if title not in by_importance]
+    return table.frame[titles], by_importance

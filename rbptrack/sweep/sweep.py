@@ -240,7 +240,7 @@ class _FinishedSweep:
     def analyse(self, analyzers: Sequence[Analyzer]) -> int:
         """Run analyzers. Prints and saves their results, and returns the number of analyzers that failed."""
         from rbptrack import reporting
-        from rbptrack.reporting.save import PAGE, description, page_files
+        from rbptrack.reporting.save import PAGE, describe_analysis, page_files
 
         run_ids = self._run_ids()
         runs = self.store.runs(run_ids=run_ids)
@@ -252,12 +252,12 @@ class _FinishedSweep:
         link = READING_FILE if reading_page else ""
         page = reporting.render(runs, analyses, command=self.command, reading=link, filters={"sweep": self.name})
         lead = next((analysis for analysis in analyses if analysis.leads), None)
-        run_description = description(lead, self.command) if lead else markup.code_block(self.command)
+        description = describe_analysis(lead, self.command) if lead else markup.code_block(self.command)
         try:
             reporting.save_reports(
                 self.store, runs, analyses, page, command=self.command, sweep=self.name, reading=reading_page
             )
-            run_id = self._save(run_ids, description=run_description, files=page_files(page, reading_page))
+            run_id = self._save(run_ids, description=description, files=page_files(page, reading_page))
             address = self.store.reports.page(run_id) or short_path(self.store.artifact(run_id, PAGE))
             say(f"report   {address}")
         except RbptrackError as error:  # the measurements are in the store, and `report` can repeat the analysis
