@@ -197,7 +197,7 @@ def measure(
         BadInput: an argument has a value that is not allowed, nothing can be scored, `seq_len` is larger than the
             model's maximum, the tokenizer does not belong to the model, or the model's logits are not the product of
             its hidden states and its output head.
-        MeasurementError: a logit is NaN or infinite.
+        MeasurementError: a logit is NaN or infinite, or memory does not suffice for a single sequence.
 
     """
     from rbptrack.corpus.documents import Document
@@ -232,7 +232,7 @@ def measure(
         }
     )
     if config.dataset.sequence is not SequenceRule.slide:
-        config.dataset.context = 1
+        config.dataset.context = 1  # the default of the schema, because only `slide` uses it
     check_compatible(type(model).__name__, model.config, tokenizer, seq_len)
     corpus = build_corpus(tokenise(documents, tokenizer, "", ""), tokenizer, config.dataset)
     folder = Path(tempfile.mkdtemp(prefix="rbptrack-"))
@@ -254,7 +254,7 @@ def _measure_in_folder(
     *,
     show_bar: bool,
 ) -> LoggedMeasurement:
-    """Measure a corpus with a model, one thread at a time. Writes the ranks into a folder."""
+    """Measure a corpus with a model, one thread at a time. Writes the ranks and the record into a folder."""
     from rbptrack.models.causal import evaluation_mode, split_model
     from rbptrack.models.tokenizer import rules_hash
 

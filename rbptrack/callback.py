@@ -23,7 +23,7 @@ from rbptrack.ranks.names import HEADLINE_KS, rbp_name
 
 log = logging.getLogger(__name__)
 
-_COMPARED_EXAMPLES = 100  # about how many training examples are checked for having equal lengths
+_COMPARED_EXAMPLES = 100  # the lengths of about this many training examples are compared
 
 
 class RankCallback(TrainerCallback):  # type: ignore[misc]
@@ -54,7 +54,7 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         **measure_options: further arguments of `rbptrack.measure`: dataset, family, size, seq_len, context, sequence.
 
     Raises:
-        BadInput: the tokenizer cannot be used, or the texts are not texts or are all empty.
+        BadInput: the tokenizer cannot be used, `texts` is not a list of texts, or all texts are empty.
 
     """
 
@@ -85,7 +85,7 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         self._trainer = trainer
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Measure the model, and add the metrics to those of the evaluation."""
+        """Measure the model, and add the new metrics to those of the evaluation."""
         metrics: dict[str, float] = kwargs["metrics"]
         prefix = next((name.removesuffix("_runtime") for name in metrics if name.endswith("_runtime")), "eval")
         if prefix.startswith("eval_"):  # the Trainer has several evaluation sets, such as `eval_code`

@@ -195,8 +195,8 @@ def _run_with_messages(command: Callable[[], int]) -> int:
         except OSError:
             complain("the working folder does not exist any more: change to another folder")
             return 1
-        trouble = disk_error(error, Path(error.filename or folder))
-        if trouble is None:
+        known_error = disk_error(error, Path(error.filename or folder))
+        if known_error is None:
             raise
-        complain(str(trouble))
+        complain(str(known_error))
         return 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -80,18 +80,23 @@ def _find_importer(importers: Plugins[Importer], path: Path) -> str:
         raise BadInput(
             f"{path} can be read by several importers: {listed(able_importers)}. Choose one with --importer NAME"
         )
+    raise _unreadable_error(path, importers.names)
+
+
+def _unreadable_error(path: Path, importer_names: Sequence[str]) -> BadInput:
+    """Return the error for a file that no importer can read."""
     if path.suffix.lower() == ".zip":
-        raise BadInput(
+        return BadInput(
             f"{path} is not a bundle of rbptrack, or it is damaged: it is not a zip file, or it holds no bundle.json"
         )
     if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
-        raise BadInput(f"{path} is a spreadsheet: save it as CSV, and import the CSV file")
+        return BadInput(f"{path} is a spreadsheet: save it as CSV, and import the CSV file")
     if path.suffix.lower() == ".json" and path.is_file():
         from rbptrack.analysis.input_files import load_json
 
         load_json(path, finite=False)  # raises a more precise error if the file is not valid JSON
-    names = ", ".join(importers.names)
-    raise BadInput(
+    names = ", ".join(importer_names)
+    return BadInput(
         f"{path} cannot be read by any importer ({names}). To learn why one of them cannot, add --importer NAME"
     )
 

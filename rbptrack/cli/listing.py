@@ -65,9 +65,9 @@ def show(
     from rbptrack.console.tables import print_table
 
     row = selection.runs().row(name)
-    shown = format_details(row)
+    details = format_details(row)
     page = selection.store.measurements.page(str(row["run_id"]))
     if page:
-        shown["page"] = page
-    print_table(pd.DataFrame({"": shown.keys(), str(row["name"]): shown.values()}))
+        details["page"] = page
+    print_table(pd.DataFrame({"": details.keys(), str(row["name"]): details.values()}))
     return 0

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Typer's settings for a command that takes words: Hydra's own flags, such as --cfg, are passed on as words.
 WORDS = {"ignore_unknown_options": True, "allow_extra_args": True}
-UNSET: list[str] = []
+UNSET: list[str] = []  # the default of options that hold a list
 
 
 def list_option(metavar: str, text: str, complete: Callable[[str], list[str]] | None = None) -> Any:

@@ -220,7 +220,7 @@ def _check_key(word: str, key: str, choices: Choices) -> None:
 
 
 def _options_with_similar_last_part(key: str, options: Sequence[str]) -> list[str]:
-    """Return the options with a last part that is spelled like the last part of a key: `seqlen`, `dataset.seq_len`."""
+    """Return the options with a last part similar to that of a key, such as `dataset.seq_len` for `seqlen`."""
     last_parts = {name: name.rpartition(".")[2] for name in options}
     near = nearest(key.rpartition(".")[2], last_parts.values())[:1]
     return [name for name, last_part in last_parts.items() if last_part in near]
@@ -294,8 +294,9 @@ def _find_or_add_config(group: str, element: str, names: Sequence[str], choices:
         return element
     family, _, size = element.partition("/")
     known_sizes = sizes_by_family(names)
-    if family in known_sizes or any(size.lower() in known_sizes[near] for near in nearest(family, known_sizes)):
-        raise no_match_error(group, element, names)  # probably a misspelled config, not a repository
+    has_similar_config = any(size.lower() in known_sizes[near] for near in nearest(family, known_sizes))
+    if family in known_sizes or has_similar_config:  # then it is a misspelled config, not a repository
+        raise no_match_error(group, element, names)
     return choices.add(group, element, based_on="hf", repo=element)
 
 

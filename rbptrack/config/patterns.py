@@ -141,19 +141,10 @@ def no_match_error(group: str, element: str, names: Sequence[str]) -> BadInput:
     """
     known_sizes = sizes_by_family(names)
     family, _, size = element.removeprefix("!").partition("/")
-    sizes = known_sizes.get(family, [])
-    if sizes and not size and element.startswith("!"):
-        return BadInput(f"{group}={element} names a family. Use '{element}/*' to leave out all its sizes")
-    if sizes and not size:
-        return BadInput(
-            f"{group}={element} names a family. Use '{group}={family}/*' for all its sizes, or "
-            f"{group}={family}/{sizes[0]} for one. Sizes: {shortened_list(sizes, limit=30)}"
-        )
-    if sizes:
-        members = [f"{family}/{known}" for known in sizes]
-        near = [members[sizes.index(known)] for known in _near_sizes(size, sizes)]
-        suggestion = f" Did you mean {' or '.join(near)}?" if near else ""
-        return BadInput(f"no {group} matches {element}.{suggestion} Options: {shortened_list(members)}")
+    if family in known_sizes and size:
+        return _missing_size_error(group, element, known_sizes[family])
+    if family in known_sizes:
+        return _missing_slash_error(group, element, known_sizes[family])
     near = [name for name in names if name.replace("/", "-") == element.lower()]  # `nano-6k`, as in tables
     if not near:
         similar_families = nearest(family, known_sizes)
@@ -165,6 +156,26 @@ def no_match_error(group: str, element: str, names: Sequence[str]) -> BadInput:
             f"no {group} matches {element}. Did you mean {' or '.join(near)}? Options: {shortened_list(options)}"
         )
     return unknown_name(group, element, options)
+
+
+def _missing_slash_error(group: str, element: str, sizes: Sequence[str]) -> BadInput:
+    """Return the error for the name of a family in place of the name of a config."""
+    if element.startswith("!"):
+        return BadInput(f"{group}={element} names a family. Use '{element}/*' to leave out all its sizes")
+    family = element.rstrip("/")
+    return BadInput(
+        f"{group}={element} names a family. Use '{group}={family}/*' for all its sizes, or "
+        f"{group}={family}/{sizes[0]} for one. Sizes: {shortened_list(sizes, limit=30)}"
+    )
+
+
+def _missing_size_error(group: str, element: str, sizes: Sequence[str]) -> BadInput:
+    """Return the error for a size that a family does not have."""
+    family, _, size = element.removeprefix("!").partition("/")
+    near = [f"{family}/{near_size}" for near_size in _near_sizes(size, sizes)]
+    suggestion = f" Did you mean {' or '.join(near)}?" if near else ""
+    options = shortened_list([f"{family}/{known_size}" for known_size in sizes])
+    return BadInput(f"no {group} matches {element}.{suggestion} Options: {options}")
 
 
 def _near_sizes(size: str, sizes: Sequence[str]) -> list[str]:

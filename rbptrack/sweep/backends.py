@@ -121,7 +121,7 @@ class Gpus:
         if not jobs:
             return
         collector = Collector(readable_cells, self.store, self.folder, finished, deliver=self.deliver)
-        commands = [job_command(job) for job in jobs]
+        commands = [[sys.executable, "-m", "rbptrack", "job", str(job)] for job in jobs]
         say(f"{counted(len(jobs), 'job')} on {counted(len(gpus), 'GPU')}; their output: {short_path(self.folder)}")
         run_on_gpus(commands, gpus, self.folder, collector.collect)
         collector.finish()
@@ -277,7 +277,9 @@ class Collector:
                 if run_id not in self._run_ids_before:
                     self._report(number, Found(self._cells[number].title, run_id))
         for number, cell in list(self._cells.items()):
-            self._report(number, Failed(cell.title, f"its job left no result; see {short_path(self._folder)}/*.log"))
+            self._report(
+                number, Failed(cell.title, f"its job ended without a result: see {short_path(self._folder)}/*.log")
+            )
 
     def _find_run_ids(self) -> dict[int, str] | None:
         """Return the run ID of each remaining cell that the store has, by number. Return None if the store is away."""
@@ -329,11 +331,6 @@ def group_into_jobs(cells: Sequence[tuple[Cell, int]], *, at_a_time: int = 0) ->
             cells_by_job.setdefault(smallest, []).extend(cells_by_job.pop(job))
             params_by_job[smallest] += params_by_job[job]
     return [cells_by_job[job] for job in sorted(cells_by_job, key=largest_first)]
-
-
-def job_command(path: Path) -> list[str]:
-    """Return the command that measures the cells of a job file."""
-    return [sys.executable, "-m", "rbptrack", "job", str(path)]
 
 
 def run_on_gpus(commands: Sequence[list[str]], gpus: Sequence[str], folder: Path, collect: Callable[[], None]) -> None:

@@ -85,7 +85,7 @@ class Resolver:
 
         Raises:
             BadInput: the model, tokenizer, dataset or reference cannot be found, or the dataset has several splits and
-                the configuration names none.
+                the configuration does not name one.
 
         """
         self._check_cached(config)
@@ -233,7 +233,7 @@ def check_unchanged(cell: Cell) -> None:
         pins.append((reference.name, cell.reference, lambda: pin_model(reference)))
     for name, pinned, pin in pins:
         if pinned.revision is None and pin().identity != pinned.identity:
-            raise BadInput(f"the files of {name} have changed since the sweep began; start the sweep again")
+            raise BadInput(f"the files of {name} have changed since the sweep began. Start the sweep again")
 
 
 def resolve(config: Config) -> Cell:
@@ -241,7 +241,7 @@ def resolve(config: Config) -> Cell:
 
     Raises:
         BadInput: the model, tokenizer, dataset or reference cannot be found, or the dataset has several splits and the
-            configuration names none.
+            configuration does not name one.
 
     """
     return Resolver().resolve(config)
@@ -250,34 +250,34 @@ def resolve(config: Config) -> Cell:
 def _read_tokenizer_rules(model: ModelConfig, tokenizer: Pinned) -> str:
     """Return the hash of the rules by which a tokenizer splits texts.
 
-    The hash is cached on disk, because loading a tokenizer takes seconds. It depends on the version of transformers.
+    The hash is cached on disk, because loading a tokenizer takes seconds.
     """
 
-    def load() -> str:
+    def compute_hash() -> str:
         from rbptrack.models.checkpoint import check_folder
         from rbptrack.models.tokenizer import load_tokenizer, rules_hash
 
         check_folder(model)
         return rules_hash(load_tokenizer(tokenizer))
 
-    return cached_line(f"tokenizers/{cache_key(source=tokenizer.identity)}", load)
+    return cached_line(f"tokenizers/{cache_key(source=tokenizer.identity)}", compute_hash)
 
 
 def _read_max_sequence_length(model: ModelConfig, weights: Pinned) -> int:
     """Return the maximum length of a model's sequences in tokens, or 0 for no limit. The number is cached on disk."""
 
-    def load() -> str:
+    def read_config() -> str:
         from rbptrack.models.architecture import load_config, max_sequence_length
         from rbptrack.models.checkpoint import check_folder
 
         check_folder(model)
         return str(max_sequence_length(load_config(weights)) or 0)
 
-    return int(cached_line(f"lengths/{cache_key(source=weights.identity)}", load))
+    return int(cached_line(f"lengths/{cache_key(source=weights.identity)}", read_config))
 
 
 def cache_key(**parts: str) -> str:
-    """Return a key for the cache on disk. It depends on `parts` and on the versions of the libraries that read them."""
+    """Return a key for the cache on disk. It depends on `parts` and on the versions of rbptrack and its libraries."""
     versions = [version(library) for library in ("rbptrack", "tokenizers", "transformers")]
     return fingerprint({**parts, "versions": versions})
 

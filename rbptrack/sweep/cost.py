@@ -72,7 +72,7 @@ def plan(configs: Sequence[Config]) -> pd.DataFrame:
         rows = []
         for config, cell in zip(configs, cells, strict=True):
             names = {"model": config.model.name, "dataset": config.dataset.name}
-            rows.append(names | _row(cell, measured_numbers, planner))
+            rows.append(names | _plan_row(cell, measured_numbers, planner))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -102,21 +102,21 @@ def _read_measured_numbers(settings: Config, fingerprints: Sequence[str]) -> dic
     return dict(zip(frame["fingerprint"], numbers.to_dict("records"), strict=True))
 
 
-def _row(
+def _plan_row(
     cell: Cell | RbptrackError, measured_numbers: Mapping[str, dict[str, Any]], planner: _Planner
 ) -> dict[str, Any]:
     """Return the row of a cell in the plan, without the names of model and dataset."""
     if isinstance(cell, RbptrackError):
-        return _row_of_error(cell)
+        return _failed_row(cell)
     if cell.fingerprint in measured_numbers:
         return NO_COST | measured_numbers[cell.fingerprint] | {"status": "measured"}
     try:
         return planner.cost(cell) | {"status": "to measure"}
     except RbptrackError as error:
-        return _row_of_error(error)
+        return _failed_row(error)
 
 
-def _row_of_error(error: RbptrackError) -> dict[str, Any]:
+def _failed_row(error: RbptrackError) -> dict[str, Any]:
     return {"status": "not cached" if isinstance(error, hub.NotCached) else "impossible", "error": error}
 
 

@@ -48,7 +48,7 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
         analyzers = _make_analyzers(settings)
         _deliver_waiting(store)
     progress = _SweepProgress(len(configs))
-    cells = _resolve(configs, name, progress)
+    cells = _resolve_cells(configs, name, progress)
     if settings.deliver and not settings.force:
         _skip_measured(progress.remaining(cells), store, progress)
     remaining_cells = progress.remaining(cells)
@@ -111,7 +111,7 @@ class _SweepProgress:
         """Keep the failures of cells that could not be resolved, and print one line for each cause.
 
         Args:
-            errors: the title and the error of each cell, by the cell's number.
+            errors: the title and the error of each cell, by the number of the cell.
 
         """
         self.outcomes |= {number: Failed.from_error(title, error) for number, (title, error) in errors.items()}
@@ -150,7 +150,7 @@ def _deliver_waiting(store: Store) -> None:
             say(f"{delivered.name}: {delivered.error or 'delivered (an earlier command measured it)'}")
 
 
-def _resolve(configs: Sequence[Config], name: str, progress: _SweepProgress) -> dict[int, Cell]:
+def _resolve_cells(configs: Sequence[Config], name: str, progress: _SweepProgress) -> dict[int, Cell]:
     """Resolve the configurations of a sweep to cells, by number. A cell that cannot be resolved has failed."""
     resolver = Resolver()
     cells = {}
@@ -167,7 +167,7 @@ def _resolve(configs: Sequence[Config], name: str, progress: _SweepProgress) -> 
 
 
 def _check_device(config: Config) -> None:
-    """Raise BadInput if a cell is to be measured in this process on a device that this machine does not have."""
+    """Raise BadInput if this process would measure a cell on a device that this machine does not have."""
     device = config.model.device
     if device not in ("auto", "cpu") and config.launch.kind is Launch.local:
         from rbptrack.models.device import torch_device  # imports torch, which takes seconds
@@ -305,6 +305,6 @@ def _make_analyzers(settings: Config) -> list[Analyzer]:
         return []
     plugins = find_plugins(ANALYZERS, settings.plugins.path)
     analyzers = [analyzer() for analyzer in plugins.load_matching(settings.analyzers)]
-    for line in plugins.broken:
-        complain(f"{line}; the other plugins are used", line.trace)
+    for error in plugins.broken:
+        complain(f"{error}; the other plugins are used", error.trace)
     return analyzers

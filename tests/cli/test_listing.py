@@ -146,5 +146,5 @@ def test_show_refuses_a_name_that_fits_no_measurement_or_several(name: str, run_
         (0.5, 6e-7, "0.500000 ± 0.000001"),
     ],
 )
-def test_value_text_rounds_a_number_to_the_digits_of_its_error(value: float, error: float, text: str) -> None:
+def test_format_value_rounds_a_number_to_the_digits_of_its_error(value: float, error: float, text: str) -> None:
     assert format_value("ce", {"ce": value, "ce_se": error, "documents": 100}) == text

@@ -41,29 +41,29 @@ def test_natural_key_sorts_any_names(names: list[str]) -> None:
     assert sorted(in_order, key=natural_key) == in_order
 
 
-def test_choose_leaves_out_names_after_an_exclamation_mark() -> None:
+def test_select_names_leaves_out_names_after_an_exclamation_mark() -> None:
     chosen = select_names("model", ["pythia/*", "!pythia/12b", "!pythia/?b"], NAMES)
     assert chosen == [f"pythia/{size}" for size in ("14m", "31m", "70m", "160m", "410m", "1.4b", "2.8b", "6.9b")]
 
 
-def test_choose_leaves_out_names_if_the_exclusion_comes_first() -> None:
+def test_select_names_leaves_out_names_if_the_exclusion_comes_first() -> None:
     assert select_names("model", ["!pythia/*", "**"], NAMES) == ["gpt2/small"]
 
 
-def test_choose_keeps_the_order_of_the_elements_and_each_name_once() -> None:
+def test_select_names_keeps_the_order_of_the_elements_and_each_name_once() -> None:
     assert select_names("model", ["gpt2/small", "pythia/1b", "gpt2/*"], NAMES) == ["gpt2/small", "pythia/1b"]
 
 
-def test_choose_matches_one_folder_with_a_star() -> None:
+def test_select_names_matches_one_folder_with_a_star() -> None:
     assert select_names("model", ["*/small"], NAMES) == ["gpt2/small"]
 
 
-def test_choose_refuses_a_star_that_matches_only_names_in_folders() -> None:
+def test_select_names_refuses_a_star_that_matches_only_names_in_folders() -> None:
     with pytest.raises(BadInput):
         select_names("model", ["*"], NAMES)
 
 
-def test_choose_matches_all_folders_with_two_stars_but_not_hf_and_default() -> None:
+def test_select_names_matches_all_folders_with_two_stars_but_not_hf_and_default() -> None:
     assert set(select_names("model", ["**"], NAMES)) == set(NAMES) - {"hf", "default"}
 
 
@@ -84,19 +84,19 @@ def test_choose_matches_all_folders_with_two_stars_but_not_hf_and_default() -> N
         (["gpt2/124m"], "gpt2/124m. Options"),
     ],
 )
-def test_choose_suggests_names_if_an_element_matches_nothing(elements: list[str], suggestion: str) -> None:
+def test_select_names_suggests_names_if_an_element_matches_nothing(elements: list[str], suggestion: str) -> None:
     with pytest.raises(BadInput, match=re.escape(suggestion)) as caught:
         select_names("model", elements, NAMES)
     assert len(str(caught.value).splitlines()) <= 2
 
 
-def test_choose_answers_a_pattern_of_30_stars() -> None:
+def test_select_names_answers_a_pattern_of_30_stars() -> None:
     """A search that tries every way to match 30 stars would not end."""
     with pytest.raises(BadInput):
         select_names("model", ["*a" * 30 + "/b"], ["a" * 60 + "/c", *NAMES])
 
 
-def test_passes_answers_a_pattern_of_40_stars() -> None:
+def test_matches_patterns_answers_a_pattern_of_40_stars() -> None:
     assert not matches_patterns(["a" * 200], ["*a" * 40 + "b"])
 
 
@@ -110,7 +110,7 @@ def test_passes_answers_a_pattern_of_40_stars() -> None:
         (["gpt2"], ["pythia*"], False),
     ],
 )
-def test_passes_if_a_name_matches_a_pattern_and_no_name_an_exclusion(
+def test_matches_patterns_if_a_name_matches_and_no_name_is_excluded(
     names: list[str], patterns: list[str], expected: bool
 ) -> None:
     assert matches_patterns(names, patterns) == expected
@@ -129,5 +129,5 @@ def test_split_list_splits_at_commas_outside_quotes(text: str, elements: list[st
     assert split_list(text) == elements
 
 
-def test_families_are_folders_with_their_sizes_in_order() -> None:
+def test_sizes_by_family_are_in_ascending_order() -> None:
     assert sizes_by_family(["b/2m", "b/1k", "x", "a/1"]) == {"a": ["1"], "b": ["1k", "2m"]}
