@@ -143,8 +143,8 @@ def family_and_size(model: str) -> tuple[str, str]:
     """Return the family and the size in a model's name: (`pythia`, `70m`) for `EleutherAI/pythia-70m`.
 
     The size is the part that looks like a number of parameters: (`Qwen2.5-Instruct`, `0.5B`) for
-    `Qwen2.5-0.5B-Instruct`. If no part does, the size is the part after the last hyphen: (`gpt2`, `medium`) for
-    `gpt2-medium`. It is empty if the name has no hyphen.
+    `Qwen2.5-0.5B-Instruct`. If no part looks like a number, the size is the part after the last hyphen: (`gpt2`,
+    `medium`) for `gpt2-medium`. The size is empty if the name has no hyphen.
     """
     name = model.rpartition("/")[2]
     family, size = separate_size(name)
@@ -297,8 +297,8 @@ def _without_missing(columns: Mapping[str, Any]) -> dict[str, object]:
     """Return the columns without missing values, which are None, NaN or an empty text."""
     present = {}
     for name, value in columns.items():
-        missing = pd.api.types.is_scalar(value) and (pd.isna(value) or value == "")
-        if not missing:
+        is_missing = pd.api.types.is_scalar(value) and (pd.isna(value) or value == "")
+        if not is_missing:
             present[name] = value
     return present
 
@@ -310,10 +310,10 @@ def _describe_faults(error: ValidationError, item: ImportedMeasurement | Importe
     for broken in broken_rules(error):
         column = broken.name[:40]
         place = places.get(column) or ", ".join(filter(None, [item.place, column]))
-        got = (
-            "" if isinstance(broken.value, dict) else f"; got {_shorten_value(broken.value)}"
-        )  # a dict is the whole row
-        faults.append(f"{_place_prefix(place)}{broken.rule}{got}")
+        fault = f"{_place_prefix(place)}{broken.rule}"
+        if not isinstance(broken.value, dict):  # a dict is the whole row
+            fault += f"; got {_shorten_value(broken.value)}"
+        faults.append(fault)
     return faults
 
 

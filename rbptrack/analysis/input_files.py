@@ -1,4 +1,4 @@
-"""Read the files of importers: JSON without duplicate keys, and tables as rows that know their place in the file."""
+"""Read the files of importers: JSON without duplicate keys, and tables with the place of each row in the file."""
 
 from __future__ import annotations
 

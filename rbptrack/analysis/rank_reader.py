@@ -60,18 +60,18 @@ class RankReader:
 
     def histogram(self, run_id: str) -> RankHistogram:
         """Return how often each rank occurs in a run."""
-        with self._unreadable_if_fails(run_id):
+        with self._convert_errors(run_id):
             return self._store.histogram(run_id)
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
         """Read the rank table of a run. Raises MissingColumn if a rank table cannot have one of the columns."""
         _check_columns(columns)
-        with self._unreadable_if_fails(run_id):
+        with self._convert_errors(run_id):
             return self._store.ranks(run_id, columns)
 
     def ranks_of_documents(self, run_id: str, documents: Collection[int]) -> RankTable:
         """Read the rank table of some documents of a run, by their numbers."""
-        with self._unreadable_if_fails(run_id):
+        with self._convert_errors(run_id):
             return self._store.ranks_of_documents(run_id, documents)
 
     def rank_pieces(self, run_id: str, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
@@ -80,12 +80,12 @@ class RankReader:
         Raises MissingColumn if a rank table cannot have one of the columns.
         """
         _check_columns(columns)
-        with self._unreadable_if_fails(run_id):
+        with self._convert_errors(run_id):
             yield from self._store.rank_pieces(run_id, columns)
 
     def token_texts(self, run_id: str) -> Mapping[int, str]:
         """Return the texts of a run's tokens, by token ID."""
-        with self._unreadable_if_fails(run_id):
+        with self._convert_errors(run_id):
             return self._store.token_texts(run_id)
 
     def counts_by_document(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
@@ -120,7 +120,10 @@ class RankReader:
         return groups
 
     def _find_groups(self, run_id: str) -> Sequence[str]:
-        """Read the groups of a run, as `groups` returns them. If they cannot be read, add to `unread_groups`."""
+        """Read the group of each document of a run that has scored tokens, without the cache.
+
+        If the groups cannot be read, add the reason to `unread_groups`, and return no groups.
+        """
         frame = self._frame
         if not self._has_groups:
             return ()
@@ -133,7 +136,7 @@ class RankReader:
             return ()
         source_id = str(with_groups["run_id"].iat[0])
         try:
-            with self._unreadable_if_fails(source_id):
+            with self._convert_errors(source_id):
                 group_of_document = self._store.groups(source_id)
         except Unreadable as error:
             self.unread_groups[run_id] = f"its groups cannot be read ({error})"
@@ -190,7 +193,7 @@ class RankReader:
         return frozenset(self._frame.loc[self._frame["without_ranks"].fillna(False), "run_id"])
 
     @contextmanager
-    def _unreadable_if_fails(self, run_id: str) -> Iterator[None]:
+    def _convert_errors(self, run_id: str) -> Iterator[None]:
         """Raise Unreadable, which names the run, in place of errors of files and formats."""
         try:
             yield

@@ -130,8 +130,8 @@ class Plugins(Generic[P]):
             if not any(matches_patterns([name], [pattern.removeprefix("!")]) for name in self.names):
                 raise unknown_name(self.kind.name, pattern, self.names)
         usable = []
-        for name in [name for name in self.names if matches_patterns([name], patterns)]:
-            if self._import(name) is not None:
+        for name in self.names:
+            if not matches_patterns([name], patterns) or self._import(name) is not None:
                 continue
             try:
                 make_plugin(self._classes[name], {})

@@ -214,11 +214,11 @@ def _note_truncation(token_set: TokenSet, notes: list[str]) -> None:
 def _set_data(
     runs: Runs, token_set: TokenSet, requested: Sequence[str], max_tokens: int, notes: list[str]
 ) -> dict[str, Any]:
-    """Return the page's data of one set of measurements.
+    """Return the page's data of one set: its models and its documents.
 
     Args:
         runs: the measurements of the page.
-        token_set: the set.
+        token_set: the measurements of the set.
         requested: the IDs or numbers of the documents that the user named. If empty, the documents are chosen.
         max_tokens: the largest number of tokens to show.
         notes: the notes of the page. Notes on what is left out are added.
@@ -244,14 +244,8 @@ def _set_data(
         slices = [_slice_document(table, document.number) for table in tables]
         data = _document_data(slices, unscored, document, texts, strings, limit)
         remaining -= data["shown"]
-        index = int(np.searchsorted(readable.counts[0].document, document.number))
-        data |= {
-            "id": ids.get(document.number, str(document.number)),
-            "number": document.number,
-            "tokens": max(lengths.get(document.number, 0), int(readable.counts[0].tokens[index])),
-            "ce": [round(float(counts.nats[index] / counts.tokens[index]), 4) for counts in readable.counts],
-            "rbp": [round(float(counts.hits[index, 1] / counts.tokens[index]), 4) for counts in readable.counts],
-        }
+        data |= {"id": ids.get(document.number, str(document.number)), "number": document.number}
+        data |= _document_metrics(readable.counts, document.number, lengths.get(document.number, 0))
         documents.append(data)
     if requested and len(documents) < len(chosen):
         left_out = counted(len(chosen) - len(documents), "document")
@@ -264,6 +258,23 @@ def _set_data(
         "of": len(readable.counts[0].document),
         "strings": strings.texts,
         "documents": documents,
+    }
+
+
+def _document_metrics(counts: Sequence[DocumentCounts], number: int, length: int) -> dict[str, Any]:
+    """Return the number of tokens of a document, and its CE and RBP_10 in each model.
+
+    Args:
+        counts: the counts of each model at k = 1 and k = 10.
+        number: the number of the document.
+        length: the number of its tokens with and without a rank; 0 if it is unknown.
+
+    """
+    index = int(np.searchsorted(counts[0].document, number))
+    return {
+        "tokens": max(length, int(counts[0].tokens[index])),
+        "ce": [round(float(model_counts.nats[index] / model_counts.tokens[index]), 4) for model_counts in counts],
+        "rbp": [round(float(model_counts.hits[index, 1] / model_counts.tokens[index]), 4) for model_counts in counts],
     }
 
 
@@ -381,24 +392,24 @@ def _choose_documents(token_set: TokenSet, max_tokens: int) -> list[ChosenDocume
                     continue
                 shown += min(longest, int(tokens[index]))
             reasons.setdefault(index, []).append(reason)
-    return [token_set.choose_document(index, reasons_of_one) for index, reasons_of_one in reasons.items()]
+    return [token_set.choose_document(index, document_reasons) for index, document_reasons in reasons.items()]
 
 
 def _ce_differences(token_set: TokenSet) -> FloatArray:
-    """Return the difference in CE between the largest and the smallest model in each document, (documents,), in nats.
+    """Return by how much CE of the largest and the smallest model differ in each document, (documents,), in nats.
 
-    Documents with fewer than `_MIN_TOKENS` tokens get tiny values, because models differ in them by chance.
+    In documents with fewer than `_MIN_TOKENS` tokens, models differ by chance. Their differences are divided by a
+    million, so that they come last.
     """
     s = token_set.rows["non_embedding_params"].to_numpy(np.float64, na_value=np.nan)
     smallest = 0
     largest = len(s) - 1
     if not np.isnan(s).any() and s.min() < s.max():
         smallest = int(s.argmin())
-        largest = len(s) - 1 - int(s[::-1].argmax())  # the last one of equal size
-    counts_a = token_set.counts[smallest]
-    counts_b = token_set.counts[largest]
-    differences = np.abs(counts_b.nats - counts_a.nats) / counts_a.tokens
-    return np.asarray(np.where(counts_a.tokens >= _MIN_TOKENS, differences, differences / 1e6))
+        largest = len(s) - 1 - int(s[::-1].argmax())  # the last row, if several models have the largest S
+    tokens = token_set.counts[smallest].tokens
+    differences = np.abs(token_set.counts[largest].nats - token_set.counts[smallest].nats) / tokens
+    return np.asarray(np.where(tokens >= _MIN_TOKENS, differences, differences / 1e6))
 
 
 def _ln_neg_log_rbp(sums: FloatArray) -> FloatArray:
@@ -514,13 +525,13 @@ def _join_unscored_tokens(table: RankTable, unscored: pd.DataFrame, number: int)
     if np.isnan(position).any():
         return token, np.arange(len(token))
     ids = np.full(int(position[-1]) + 1, _GAP)
-    known = unscored[(unscored["document"] == number) & (unscored["position"] < len(ids))] if len(unscored) else None
-    if known is not None:
+    if len(unscored):
+        known = unscored[(unscored["document"] == number) & (unscored["position"] < len(ids))]
         ids[known["position"].to_numpy(np.int64)] = known["token"].to_numpy(np.int64)
     ids[position] = token
-    shown = (ids != _GAP) | (np.append(0, ids[:-1]) != _GAP)
-    shown[position] = True
-    return ids[shown], np.searchsorted(np.flatnonzero(shown), position)
+    is_kept = (ids != _GAP) | (np.append(0, ids[:-1]) != _GAP)  # of several gaps in a row, only the first is kept
+    is_kept[position] = True
+    return ids[is_kept], np.searchsorted(np.flatnonzero(is_kept), position)
 
 
 def _ranks_data(table: RankTable, count: int, texts: Mapping[int, str], strings: _Strings) -> dict[str, Any]:

@@ -283,17 +283,13 @@ def report_metrics(report: Report) -> dict[str, float]:
         for row in report.frame(question).to_dict("records"):
             parts = [question]
             for key in keys:
-                if not _is_missing(row[key]) and row[key] != "":
-                    parts.append(_key_part(row[key]))
+                value = row[key]
+                if not _is_missing(value) and value != "":
+                    parts.append(f"{value:.6g}" if isinstance(value, float) else str(value))
             name = "/".join(map(metric_part, parts))
             interval = {name: row[question], f"{name}/low": row["low"], f"{name}/high": row["high"]}
             values |= {key: float(value) for key, value in interval.items() if math.isfinite(value)}
     return values
-
-
-def _key_part(value: Any) -> str:
-    """Return the value of a key as a part of a metric's name."""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _format_number(value: float, estimate: float, form: str) -> str:
