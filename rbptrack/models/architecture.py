@@ -1,4 +1,4 @@
-"""Reads a model's config without its weights: number of parameters, size of the vocabulary, limits of a sequence."""
+"""Reads a model's config, and computes what follows from it without weights: its size, vocabulary and limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import nn
 
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, is_panic
 from rbptrack.config.schema import Candidates
-from rbptrack.models.checkpoint import damaged_file
+from rbptrack.models.checkpoint import describe_damaged_file
 from rbptrack.models.quantised import check_quantisation, silence_torchao
 from rbptrack.sources import hub
 from rbptrack.sources.pin import Pinned
@@ -32,10 +32,10 @@ class Parameters:
     """Numbers of a model's parameters. Tied parameters count once.
 
     Attributes:
-        non_embedding: S, the parameters of the text part without embeddings and output head.
-        total: all parameters of the model.
-        head: the parameters of the output head's weight (rows times columns).
-        other: the parameters of parts that read images or audio. S leaves them out. 0 for a text model.
+        non_embedding: S, the number of parameters of the text part without embeddings and output head.
+        total: the number of all parameters of the model.
+        head: the number of parameters of the output head's weight (rows times columns).
+        other: the number of parameters in parts that read images or audio. S leaves them out. 0 for a text model.
 
     """
 
@@ -75,14 +75,14 @@ def load_config(pinned: Pinned) -> Any:
     return config
 
 
-def load_part(what: str, pinned: Pinned, load: Callable[..., Any], remedy: str = "") -> Any:
-    """Load a part of a model with one of transformers' `from_pretrained` functions.
+def load_part(part: str, pinned: Pinned, load: Callable[..., Any], remedy: str = "") -> Any:
+    """Load the config or the tokenizer of a model with one of transformers' `from_pretrained` functions.
 
     Args:
-        what: the name of the part, such as "tokenizer". The error message uses it.
+        part: "config" or "tokenizer", for the error message.
         pinned: the pinned model or tokenizer.
         load: the `from_pretrained` function.
-        remedy: text that is added to the end of the error message.
+        remedy: a text that is added to the end of the error message.
 
     Raises:
         BadInput: the part cannot be loaded, or the hub refuses access to it.
@@ -96,18 +96,18 @@ def load_part(what: str, pinned: Pinned, load: Callable[..., Any], remedy: str =
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise BadInput(
-            f"the {what} of {pinned.location} cannot be loaded: {failure_reason(error, pinned)}{remedy}"
+            f"the {part} of {pinned.location} cannot be loaded: {failure_reason(error, pinned)}{remedy}"
         ) from error
 
 
 def failure_reason(error: BaseException, pinned: Pinned) -> str:
     """Explain in one line why the files of a model cannot be loaded.
 
-    The line names the damaged JSON file. If there is none, it quotes the library's error.
+    If a JSON file is damaged, the line names it. Otherwise it quotes the library's error.
     """
-    damaged = damaged_file(pinned)
-    if damaged:
-        return damaged
+    damage = describe_damaged_file(pinned)
+    if damage:
+        return damage
     message = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
     if isinstance(error, KeyError):
         return f"{message} is missing in its files, or transformers does not know it"
@@ -132,7 +132,7 @@ def call_from_pretrained(pinned: Pinned, load: Callable[..., Any], **options: An
 
     """
     silence_torchao()
-    _quiet(downloads=pinned.revision is not None)
+    _silence_transformers(downloads=pinned.revision is not None)
     if pinned.gguf:
         options["gguf_file"] = pinned.gguf
     if pinned.revision is None:
@@ -141,8 +141,8 @@ def call_from_pretrained(pinned: Pinned, load: Callable[..., Any], **options: An
     return hub.call_hub("model", pinned.location, pinned.requested, lambda: load(pinned.location, **options))
 
 
-def _quiet(*, downloads: bool) -> None:
-    """Silence the progress bars and warnings of transformers. Keep the hub's bars if a terminal shows a download."""
+def _silence_transformers(*, downloads: bool) -> None:
+    """Silence transformers' progress bars and warnings. A download in a terminal keeps the hub's progress bars."""
     from huggingface_hub.utils.tqdm import enable_progress_bars
     from transformers.utils import logging as transformers_logging
 
@@ -167,20 +167,20 @@ def vocab_size(config: Any) -> int:
 def model_class(config: Any) -> Any:
     """Return the class of transformers that builds a causal LM, or a multimodal model with one, from a config.
 
-    This is the class that the checkpoint was saved from, if that class generates text. Otherwise it is the auto class
-    of transformers that supports the config.
+    If the config names the class from which the checkpoint was saved, and this class generates text, it is returned.
+    Otherwise the function returns the auto class of transformers that supports the config.
     """
     import transformers
     from transformers.models.auto import modeling_auto
 
-    text = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING
-    images = modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
-    names = [*text._model_mapping.values(), *images._model_mapping.values()]
+    text_models = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING
+    image_models = modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    names = [*text_models._model_mapping.values(), *image_models._model_mapping.values()]
     for name in config.architectures or []:
         cls = getattr(transformers, name, None)
         if name in names and cls is not None and cls.config_class is type(config):
             return cls
-    if type(config) not in text and type(config) in images:
+    if type(config) not in text_models and type(config) in image_models:
         return transformers.AutoModelForImageTextToText
     return transformers.AutoModelForCausalLM
 
@@ -204,11 +204,11 @@ def count_parameters(architecture: Any) -> Parameters:
             "config.json does not describe a model that transformers can build "
             f"({type(error).__name__}: {first_line(error)})"
         ) from error
-    return parameters(module)
+    return count_module_parameters(module)
 
 
-def parameters(module: Any) -> Parameters:
-    """Count a module's parameters.
+def count_module_parameters(module: Any) -> Parameters:
+    """Count the parameters of a module of transformers.
 
     S leaves out the token embedding, learned position embeddings and the output head. For a multimodal model, S counts
     its text part only.
@@ -222,29 +222,28 @@ def parameters(module: Any) -> Parameters:
     if head is None:
         raise BadInput(f"{type(module).__name__} has no output embeddings: it predicts no tokens")
     embeddings = [part for part in module.modules() if isinstance(part, nn.Embedding)]
-    outside = _parameters_of(head, *embeddings)
-    text = _parameters_of(head, *_text_parts(module))
-    inside = text.keys() - outside.keys()
-    total = sum(_parameters_of(module).values())
+    embedding_sizes = _parameter_sizes(head, *embeddings)
+    text_sizes = _parameter_sizes(head, *_text_parts(module))
+    total = sum(_parameter_sizes(module).values())
     return Parameters(
-        non_embedding=sum(text[p] for p in inside),
+        non_embedding=sum(size for parameter, size in text_sizes.items() if parameter not in embedding_sizes),
         total=total,
         head=next(head.parameters()).numel(),
-        other=total - sum(text.values()),
+        other=total - sum(text_sizes.values()),
     )
 
 
-def _parameters_of(*modules: nn.Module) -> dict[int, int]:
-    """Return the size of each parameter by its Python id. A tied parameter appears once."""
-    return {id(p): p.numel() for module in modules for p in module.parameters()}
+def _parameter_sizes(*modules: nn.Module) -> dict[int, int]:
+    """Return the number of elements of each parameter by its Python id. A tied parameter appears once."""
+    return {id(parameter): parameter.numel() for module in modules for parameter in module.parameters()}
 
 
 def _text_parts(module: Any) -> list[Any]:
     """Return the modules of the text decoder. For a text model, return the whole module."""
-    requested = type(text_config(module.config))
-    if requested is type(module.config):
+    text_class = type(text_config(module.config))
+    if text_class is type(module.config):
         return [module]
-    return [part for part in module.modules() if type(getattr(part, "config", None)) is requested] or [module]
+    return [part for part in module.modules() if type(getattr(part, "config", None)) is text_class] or [module]
 
 
 def candidates(
@@ -258,16 +257,16 @@ def candidates(
     rows = vocab_size(architecture)
     if requested is Candidates.vocabulary:
         return rows, ()
-    named = set(tokenizer.get_vocab().values())
-    rows = min(rows, 1 + max(named))
-    return rows, tuple(sorted(set(range(rows)) - named))
+    tokenizer_ids = set(tokenizer.get_vocab().values())
+    rows = min(rows, 1 + max(tokenizer_ids))
+    return rows, tuple(sorted(set(range(rows)) - tokenizer_ids))
 
 
 def max_sequence_length(config: Any) -> int | None:
     """Return the maximum length of a sequence in tokens. Return None if the config sets no limit.
 
-    For a model with "longrope" positions, the limit is the original training length. One longer sequence would change
-    the positions, and with them the ranks, of all sequences in its batch.
+    For a model with "longrope" positions, the limit is the length of its original training. A longer sequence would
+    change the positions, and with them the ranks, of all sequences in its batch.
     """
     text = text_config(config)
     limits = [getattr(text, name, None) for name in ("max_position_embeddings", "n_positions")]
@@ -280,9 +279,9 @@ def max_sequence_length(config: Any) -> int | None:
 
 def check_compatible(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> None:
     """Raise BadInput if sequences exceed the model's maximum, or if the tokenizer has ids beyond the model's rows."""
-    longest = max_sequence_length(config)
-    if longest and seq_len > longest:
-        raise BadInput(f"dataset.seq_len must be at most {longest}, the maximum of {name}; got {seq_len}")
+    max_length = max_sequence_length(config)
+    if max_length and seq_len > max_length:
+        raise BadInput(f"dataset.seq_len must be at most {max_length}, the maximum of {name}; got {seq_len}")
     rows = vocab_size(config)
     too_large = {number: token for token, number in tokenizer.get_vocab().items() if number >= rows}
     if too_large:
@@ -303,13 +302,13 @@ def check_same_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, other: P
 
     """
     ids = tokenizer.get_vocab()
-    others = other.get_vocab()
+    other_ids = other.get_vocab()
     remedy = (
         f"a reference must read the same tokens. If {name} was trained with the model's tokenizer, give that tokenizer "
         "as reference.tokenizer="
     )
-    if ids != others:
-        count = len({token for token, _ in ids.items() ^ others.items()})
+    if ids != other_ids:
+        count = len({token for token, _ in ids.items() ^ other_ids.items()})
         raise BadInput(f"reference {name} has another vocabulary ({count:,} tokens differ): {remedy}")
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
     other_rules = json.loads(other.backend_tokenizer.to_str())

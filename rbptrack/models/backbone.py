@@ -1,4 +1,4 @@
-"""The backbone of a model: runs the model's own forward pass and stops it before the output head."""
+"""The backbone of a model: the model's own forward pass, stopped before the output head."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 
 class Unmeasurable(Exception):
-    """Raised with the reason why a model cannot be split into backbone and head."""
+    """A model cannot be split into backbone and head. The message is the reason."""
 
 
-class _AtHead(Exception):
+class _ReachedHead(Exception):
     """Ends a forward pass at the head and carries the head's input to the caller."""
 
     def __init__(self, states: Tensor) -> None:
@@ -24,11 +24,11 @@ class _AtHead(Exception):
 
 
 class Backbone:
-    """Computes the hidden states that a causal language model passes to its head. Several threads may call it at once.
+    """Computes the hidden states that a causal language model passes to its head.
 
     A call runs the whole model's forward pass. A hook on the head ends the pass before the product with the vocabulary.
     The states therefore include everything that the model does between its last layer and its head (a dense layer, a
-    norm, a scale), and a multimodal model numbers its positions itself.
+    norm, a scale), and a multimodal model numbers its positions itself. Several threads may call a backbone at once.
 
     Args:
         module: a causal language model of transformers, in evaluation mode.
@@ -38,54 +38,55 @@ class Backbone:
 
     def __init__(self, module: nn.Module, output: nn.Module) -> None:
         self._module = module
-        self._options = _options(module)
-        self._stops = threading.local()  # `here` is True while this thread's forward pass must end at the head
-        stops = self._stops  # the hook must not hold a reference to this object
+        self._options = _forward_options(module)
+        self._thread = threading.local()  # `stops` is True while this thread's forward pass must end at the head
+        thread = self._thread  # the hook must not hold a reference to this object
         # Some models keep their recurrent state in their modules. They run one batch at a time, and the state is
-        # cleared before each.
-        self._stateful = [m for m in module.modules() if "recurrent_states" in vars(m)]
+        # cleared before each batch.
+        self._stateful = [part for part in module.modules() if "recurrent_states" in vars(part)]
         self._lock = threading.Lock() if self._stateful else nullcontext()
 
         def stop(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if getattr(stops, "here", False):
-                raise _AtHead(args[0] if args else next(iter(kwargs.values())))
+            if getattr(thread, "stops", False):
+                raise _ReachedHead(args[0] if args else next(iter(kwargs.values())))
 
         hook = output.register_forward_pre_hook(stop, prepend=True, with_kwargs=True)
-        weakref.finalize(self, hook.remove)  # the caller may go on using the module
+        weakref.finalize(self, hook.remove)  # the caller may still use the module later
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """Return hidden states (batch, length, width) of token ids (batch, length) that are padded on the right.
 
-        The model gets no attention mask. A causal model does not read later tokens, so padding does not matter.
+        The model gets no attention mask. A causal model does not read later tokens, so padding on the right does not
+        change the states of a text.
 
         Raises:
             Unmeasurable: the forward pass does not call the head, or the head reads more than one tensor of states.
 
         """
-        self._stops.here = True
+        self._thread.stops = True
         try:
             self.full_logits(tokens)
-        except _AtHead as reached:
+        except _ReachedHead as reached:
             if reached.states.ndim != tokens.ndim + 1:
                 raise Unmeasurable("its head reads several streams of hidden states at once") from None
             return reached.states
         finally:
-            self._stops.here = False
+            self._thread.stops = False
         raise Unmeasurable("its forward pass does not call its output embeddings")
 
     def full_logits(self, tokens: Tensor) -> Tensor:
         """Return the model's own logits (batch, length, vocabulary) of token ids (batch, length)."""
         with self._lock:
-            for layer in self._stateful:
-                layer.recurrent_states = None  # type: ignore[assignment]
+            for part in self._stateful:
+                part.recurrent_states = None  # type: ignore[assignment]
             output = self._module(input_ids=tokens, **self._options)
         logits: Tensor = output.logits if hasattr(output, "logits") else output[0]
         return logits
 
 
-def _options(module: nn.Module) -> dict[str, Any]:
+def _forward_options(module: nn.Module) -> dict[str, Any]:
     """Return the argument `use_cache=False` if the module's forward pass accepts it."""
-    parameters = inspect.signature(module.forward).parameters.values()
-    if any(p.name == "use_cache" or p.kind is p.VAR_KEYWORD for p in parameters):
-        return {"use_cache": False}
+    for parameter in inspect.signature(module.forward).parameters.values():
+        if parameter.name == "use_cache" or parameter.kind is parameter.VAR_KEYWORD:
+            return {"use_cache": False}
     return {}

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from rbptrack.base.errors import BadInput, first_line
-from rbptrack.models.architecture import max_sequence_length, parameters, text_config, vocab_size
+from rbptrack.models.architecture import count_module_parameters, max_sequence_length, text_config, vocab_size
 from rbptrack.models.backbone import Backbone, Unmeasurable
 from rbptrack.models.device import float32_products, is_out_of_memory, is_spread, parameter_on_device
 from rbptrack.models.head import read_head
-from rbptrack.models.probe import check_head, check_states, not_measurable, probes
+from rbptrack.models.probe import check_head, check_states, draw_probes, unmeasurable_error
 from rbptrack.models.quantised import describe_quantisation, is_matrix, quantisation_method
 from rbptrack.scoring.head import Head
 
@@ -25,7 +25,7 @@ _NO_HEAD = "it has no output embeddings, so it does not predict tokens"
 
 @dataclass(frozen=True)
 class Reference:
-    """A second model that reads the measured model's tokens, for comparing the distributions of both models.
+    """A second model that reads the measured model's tokens. The distributions of both models are compared.
 
     Attributes:
         name: the name of the second model, such as `pythia-12b`.
@@ -57,7 +57,7 @@ class CausalModel:
         is_spread: whether accelerate moves weights or activations between devices while the model runs.
         weights: the quantisation of the stored weights, such as `Q4_K_M` or `int8 torchao`. Empty if not quantised.
         max_length: the maximum length of a sequence in tokens, or None if the model sets no limit.
-        notes: what the user should know about how the model is measured.
+        notes: notes for the user on how the model is measured.
         reference: a second model to compare with while this model is measured, or None.
 
     """
@@ -84,31 +84,34 @@ class CausalModel:
     @property
     def largest_params(self) -> int:
         """The number of parameters of the model or of its reference, whichever is larger."""
-        other = self.reference.model.total_params if self.reference else 0
-        return max(self.total_params, other)
+        reference_params = self.reference.model.total_params if self.reference else 0
+        return max(self.total_params, reference_params)
 
     @property
     def logits_per_token(self) -> int:
         """The number of logits that are in memory for each token: |V| of the model plus |V| of its reference."""
-        other = self.reference.model.vocab_size if self.reference else 0
-        return self.vocab_size + other
+        reference_logits = self.reference.model.vocab_size if self.reference else 0
+        return self.vocab_size + reference_logits
 
     def activation_bytes(self, length: int) -> int:
-        """Estimate the bytes per token that the backbone's activations take in sequences of `length` tokens."""
+        """Estimate the bytes per token that the backbone's activations take in sequences of `length` tokens.
+
+        If there is a reference, the larger of the two models' estimates is returned.
+        """
         width = self.head.weight.shape[1]
-        size = self.head.weight.element_size()
-        other = self.reference.model.activation_bytes(length) if self.reference else 0
-        return max(other, int(size * (12 * width + 4 * self.largest_width + 3 * self.attention_heads * length)))
+        numbers = 12 * width + 4 * self.largest_width + 3 * self.attention_heads * length
+        reference_bytes = self.reference.model.activation_bytes(length) if self.reference else 0
+        return max(reference_bytes, self.head.weight.element_size() * numbers)
 
     def check_corpus(self, *, longest: int, largest_target: int) -> None:
-        """Check that the model can read the longest sequence and that its head has a row for every target.
+        """Check that the model and its reference can read the longest sequence, and have a head row for every target.
 
         Args:
             longest: the number of tokens of the longest sequence.
             largest_target: the largest token id that is scored.
 
         Raises:
-            BadInput: the sequence is too long, or the head has no row for the target, for this model or its reference.
+            BadInput: the sequence is too long, or the head has no row for the target.
 
         """
         if self.max_length is not None and longest > self.max_length:
@@ -142,21 +145,23 @@ def split_model(module: Any, name: str, *, candidates: int | None = None) -> Cau
     """
     module.eval()
     try:
-        draws = _probe_tokens(module)
+        batches = _probe_batches(module)
         with torch.no_grad():
-            backbone, head, states, model_logits = _split(module, draws[0][:1], candidates=candidates)
-            check_states(name, lambda tokens: _by_model(backbone, tokens), iter(draws))
+            backbone, head, states, model_logits = _find_backbone_and_head(
+                module, batches[0][:1], candidates=candidates
+            )
+            check_states(name, lambda tokens: _run(backbone, tokens), batches)
             # (tokens, vocabulary). In reverse order, because each token's logits must depend on its own state alone.
             head_logits = head.logits(states.flip(0))
     except Unmeasurable as error:
-        raise not_measurable(name, str(error)) from error
-    worst, allowed = check_head(name, head_logits, model_logits.flip(0), dtype=head.weight.dtype)
-    model = _described(module, backbone, head)
+        raise unmeasurable_error(name, str(error)) from error
+    difference, allowed = check_head(name, head_logits, model_logits.flip(0), dtype=head.weight.dtype)
+    model = _make_causal_model(module, backbone, head)
     if head.product is None:
         return model
     note = (
         "its head is quantised and computes its logits itself; at load they differed from the whole model's by "
-        f"{worst:.1g} of the largest logit (at most {allowed:g} is allowed)"
+        f"{difference:.1g} of the largest logit (at most {allowed:g} is allowed)"
     )
     return replace(model, notes=(*model.notes, note))
 
@@ -167,33 +172,35 @@ def evaluation_mode(module: Any) -> Iterator[None]:
 
     Within the block the model computes in the precision of its weights. Autocast is off, including the autocast that
     accelerate wraps around the forward pass of a model that it trains in mixed precision. TF32 is off even if the
-    process has switched it on (as Trainer does with tf32=True), because the measurement is recorded as float32.
+    process has switched it on (Trainer does this with tf32=True), because the measurement is recorded as float32.
 
-    Each part gets its own mode back. A frozen part is often in evaluation mode within a model that trains.
+    Each part gets its own mode back: a frozen part is often in evaluation mode within a model that trains.
     """
     modes = [(part, part.training) for part in module.modules()]
     # RWKV divides its weights by powers of two before it evaluates, and multiplies them before it trains.
-    multiplied = [part for part in module.modules() if getattr(part, "layers_are_rescaled", None) is False]
-    wrapped = vars(module).get("forward")
-    own = vars(module).get("_original_forward")
+    rwkv_parts = [part for part in module.modules() if getattr(part, "layers_are_rescaled", None) is False]
+    # accelerate replaces `forward` by a wrapper, and keeps the model's own function as `_original_forward`.
+    wrapped_forward = vars(module).get("forward")
+    original_forward = vars(module).get("_original_forward")
+    is_wrapped = wrapped_forward is not None and original_forward is not None
     try:
         module.eval()
-        if wrapped is not None and own is not None:
-            module.forward = own
+        if is_wrapped:
+            module.forward = original_forward
         device = next(module.parameters()).device.type
         with torch.autocast(device, enabled=False), float32_products():
             yield
     finally:
-        if wrapped is not None and own is not None:
-            module.forward = wrapped
-        for part in multiplied:
+        if is_wrapped:
+            module.forward = wrapped_forward
+        for part in rwkv_parts:
             part.training = True
             part._rescale_layers()
         for part, training in modes:
             part.training = training
 
 
-def _readers(module: Any) -> list[Any]:
+def _language_models(module: Any) -> list[Any]:
     """Return the model and then the language models within it.
 
     An inner language model can read text alone even if the whole model needs an image.
@@ -204,7 +211,9 @@ def _readers(module: Any) -> list[Any]:
     return [part for part in parts if part is module or part.get_output_embeddings() is not None]
 
 
-def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Backbone, Head, Tensor, Tensor]:
+def _find_backbone_and_head(
+    module: Any, tokens: Tensor, *, candidates: int | None
+) -> tuple[Backbone, Head, Tensor, Tensor]:
     """Split a model, or the first of its parts that can read text alone, into backbone and head.
 
     Args:
@@ -214,44 +223,44 @@ def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Back
 
     Returns:
         The backbone, the head, the hidden states (length - 1, width) and the model's own logits (length - 1, rows of
-        the head). The last token has no states and logits here.
+        the head). The states and logits of the last token are left out.
 
     """
-    failure: Unmeasurable | None = None
-    for part in _readers(module):
+    first_failure: Unmeasurable | None = None
+    for part in _language_models(module):
         try:
             output = part.get_output_embeddings()
             if not hasattr(output, "weight"):
                 raise Unmeasurable(_NO_HEAD)
             backbone = Backbone(part, output)
-            model_logits = _by_model(backbone.full_logits, tokens)[0, :-1]
-            states = _by_model(backbone, tokens)[0, :-1]
+            model_logits = _run(backbone.full_logits, tokens)[0, :-1]
+            states = _run(backbone, tokens)[0, :-1]
         except Unmeasurable as error:
-            failure = failure or error
+            first_failure = first_failure or error
             continue
         head = read_head(output, module.config, states, model_logits, candidates=candidates)
         device = head.weight.device
         return backbone, head, states.to(device), model_logits[:, : head.vocab_size].to(device)
-    raise failure or Unmeasurable("it is not a model of transformers")
+    raise first_failure or Unmeasurable("it is not a model of transformers")
 
 
-def _by_model(run: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:
+def _run(model: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:
     """Run a model or its backbone on token ids. Raises Unmeasurable with the reason if the model's code fails."""
     try:
-        output = run(tokens)
+        output = model(tokens)
     except _FAILURES as error:
         if is_out_of_memory(error):
             raise
-        why = f"its forward pass fails on plain token ids ({type(error).__name__}: {first_line(error)})"
-        raise Unmeasurable(why) from error
+        reason = f"its forward pass fails on plain token ids ({type(error).__name__}: {first_line(error)})"
+        raise Unmeasurable(reason) from error
     if not isinstance(output, Tensor):
         raise Unmeasurable("its forward pass does not return logits")
     return output
 
 
-def _probe_tokens(module: Any) -> list[Tensor]:
-    """Return a few batches of token ids (2, length) for probing a model, on the device of its head."""
-    outputs = [part.get_output_embeddings() for part in _readers(module)]
+def _probe_batches(module: Any) -> list[Tensor]:
+    """Return three batches of token ids (2, length) on which a model is checked, on the device of its head."""
+    outputs = [part.get_output_embeddings() for part in _language_models(module)]
     weights = [parameter_on_device(output, "weight") for output in outputs if output is not None]
     weight = next((weight for weight in weights if weight is not None), None)
     if weight is None:
@@ -259,18 +268,18 @@ def _probe_tokens(module: Any) -> list[Tensor]:
     rows = vocab_size(module.config)
     if is_matrix(weight):
         rows = min(rows, weight.shape[0])
-    count = sum(p.numel() for p in module.parameters())
-    draws = probes(module.config, rows=rows, parameters=count, longest=max_sequence_length(module.config))
-    return [tokens.to(weight.device) for tokens in draws]
+    count = sum(parameter.numel() for parameter in module.parameters())
+    batches = draw_probes(module.config, rows=rows, parameters=count, max_length=max_sequence_length(module.config))
+    return [tokens.to(weight.device) for tokens in batches]
 
 
-def _described(module: Any, backbone: Backbone, head: Head) -> CausalModel:
-    """Make the `CausalModel` of a backbone and a head. Count parameters, and read limits from the config."""
-    built = _counted(module)
-    counts = parameters(built)
-    eager = module.config._attn_implementation == "eager"
-    apart = {part.get_output_embeddings() for part in _readers(built)}
-    layers = [part for part in built.modules() if not isinstance(part, nn.Embedding) and part not in apart]
+def _make_causal_model(module: Any, backbone: Backbone, head: Head) -> CausalModel:
+    """Make a `CausalModel` from a backbone and a head. Count parameters, and read limits from the config."""
+    countable = _countable_module(module)
+    counts = count_module_parameters(countable)
+    is_eager = module.config._attn_implementation == "eager"
+    heads = {part.get_output_embeddings() for part in _language_models(countable)}
+    layers = [part for part in countable.modules() if not isinstance(part, nn.Embedding) and part not in heads]
     weights = [weight for layer in layers for weight in layer.parameters(recurse=False) if weight.ndim]
     return CausalModel(
         backbone=backbone,
@@ -280,7 +289,7 @@ def _described(module: Any, backbone: Backbone, head: Head) -> CausalModel:
         non_embedding_params=counts.non_embedding,
         total_params=counts.total,
         largest_width=max(max(weight.shape[:-1] or weight.shape) for weight in weights),  # each row writes one feature
-        attention_heads=getattr(text_config(module.config), "num_attention_heads", 0) if eager else 0,
+        attention_heads=getattr(text_config(module.config), "num_attention_heads", 0) if is_eager else 0,
         is_spread=is_spread(module),
         weights=describe_quantisation(module.config),
         max_length=max_sequence_length(module.config),
@@ -288,11 +297,10 @@ def _described(module: Any, backbone: Backbone, head: Head) -> CausalModel:
     )
 
 
-def _counted(module: nn.Module) -> nn.Module:
-    """Return a module whose parameters can be counted.
+def _countable_module(module: nn.Module) -> nn.Module:
+    """Return the module, or a copy without weights if the module's own parameters cannot be counted.
 
-    This is a copy without weights if accelerate or a quantisation has changed the module's parameters. accelerate
-    separates tied parameters. A quantisation packs several numbers into one.
+    accelerate separates tied parameters, and a quantisation packs several numbers into one.
     """
     if not is_spread(module) and not quantisation_method(module.config):
         return module

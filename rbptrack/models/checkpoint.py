@@ -1,10 +1,10 @@
-"""Checks a model's files: that a folder is complete, and that the loaded weights are those of the model."""
+"""Checks a model's files, and checks that the loaded weights are the weights in the files."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +26,11 @@ _JSON_FILES = (
 _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth")
 _INDEX = "model.safetensors.index.json"
 # Masks and position numbers. Older versions of transformers stored them with the weights, newer ones compute them.
-_NO_WEIGHTS = re.compile(r"(^|\.)(inv_freq|masked_bias|causal_mask|position_ids|(attn|attention)\.bias)$")
-_NUMBERS = ("F64", "F32", "F16", "BF16")  # types of safetensors that hold weights as they are
+_NOT_A_WEIGHT = re.compile(r"(^|\.)(inv_freq|masked_bias|causal_mask|position_ids|(attn|attention)\.bias)$")
+_FLOAT_TYPES = ("F64", "F32", "F16", "BF16")  # names in safetensors of the types in which weights may be stored
 _MAX_TENSORS = 5  # the largest number of tensors that an error names
 _ORDINARY = 1  # in a GGUF file, the type of a token that is neither special nor a byte
-_SPELLED_OTHERWISE = 0.01  # share of ordinary tokens that another converter may spell in its own way
+_MAX_RENAMED_SHARE = 0.01  # share of ordinary tokens that a converter may spell differently
 
 
 def check_folder(config: ModelConfig) -> None:
@@ -45,32 +45,37 @@ def check_folder(config: ModelConfig) -> None:
     folder = user_path(config.path)
     for name in (*_JSON_FILES, "model.safetensors", "tokenizer.model"):
         path = folder / name
-        if (path.exists() or path.is_symlink()) and not path.is_file():
-            what = "a broken link" if path.is_symlink() and not path.exists() else "not a file"
-            raise BadInput(f"{path} is {what}, so the model cannot be loaded")
+        if path.is_symlink() and not path.exists():
+            raise BadInput(f"{path} is a broken link, so the model cannot be loaded")
+        if path.exists() and not path.is_file():
+            raise BadInput(f"{path} is not a file, so the model cannot be loaded")
     needed = {"config": ["config.json"], "weights": ["model.safetensors", _INDEX]}
     if config.pickles:
         needed["weights"] += _PICKLES
     if not config.tokenizer:
         needed["tokenizer"] = ["tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"]
-    for what, patterns in needed.items():
-        if any(path.is_file() for pattern in patterns for path in folder.glob(pattern)):
+    for part, patterns in needed.items():
+        if _has_file(folder, patterns):
             continue
-        if what == "weights" and any(path.is_file() for pattern in _PICKLES for path in folder.glob(pattern)):
-            raise BadInput(only_pickles(f"model.path={folder}"))
-        raise BadInput(f"model.path={folder} has no {what}: expected {' or '.join(patterns)}")
+        if part == "weights" and _has_file(folder, _PICKLES):
+            raise BadInput(only_pickles_message(f"model.path={folder}"))
+        raise BadInput(f"model.path={folder} has no {part}: expected {' or '.join(patterns)}")
 
 
-def only_pickles(where: str) -> str:
+def _has_file(folder: Path, patterns: Sequence[str]) -> bool:
+    return any(path.is_file() for pattern in patterns for path in folder.glob(pattern))
+
+
+def only_pickles_message(name: str) -> str:
     """Return the error message for a model with pickled weights only, if the user did not allow pickles."""
     return (
-        f"{where} has only pickled weights and no safetensors. Pickles can hold code. model.pickles=true reads them "
+        f"{name} has only pickled weights and no safetensors. Pickles can hold code. model.pickles=true reads them "
         "with torch's weights-only loader"
     )
 
 
-def damaged_file(pinned: Pinned) -> str:
-    """Return a message on the first damaged JSON file of a model. Empty if all JSON files are whole."""
+def describe_damaged_file(pinned: Pinned) -> str:
+    """Describe the first damaged JSON file of a model in a clause. Return an empty text if no JSON file is damaged."""
     for name in _JSON_FILES:
         path = local_file(pinned, name)
         if path is None or pinned.gguf:
@@ -84,20 +89,20 @@ def damaged_file(pinned: Pinned) -> str:
     return ""
 
 
-def check_loaded(info: Mapping[str, Any], what: str) -> None:
+def check_loaded(info: Mapping[str, Any], name: str) -> None:
     """Check that a model and its checkpoint have the same tensors.
 
     transformers only warns if they differ. It fills missing weights with random numbers and leaves out unknown ones.
 
     Args:
         info: the loading info that `from_pretrained` returned.
-        what: the model's name, for the error message.
+        name: the model's name, for the error message.
 
     Raises:
         BadInput: tensors are missing, unknown, of another shape, or cannot be read.
 
     """
-    unexpected = [key for key in info["unexpected_keys"] if not _NO_WEIGHTS.search(key)]
+    unexpected = [key for key in info["unexpected_keys"] if not _NOT_A_WEIGHT.search(key)]
     mismatched = [f"{key} {tuple(stored)} instead of {tuple(built)}" for key, stored, built in info["mismatched_keys"]]
     faults = {
         "does not have tensors that its config.json asks for": info["missing_keys"],
@@ -106,26 +111,26 @@ def check_loaded(info: Mapping[str, Any], what: str) -> None:
         "cannot be read": info["error_msgs"],
     }
     clauses = []
-    for fault, names in faults.items():
-        if names:
-            clauses.append(f"{fault}: {shortened_list(sorted(map(str, names)), limit=_MAX_TENSORS)}")
+    for fault, tensors in faults.items():
+        if tensors:
+            clauses.append(f"{fault}: {shortened_list(sorted(map(str, tensors)), limit=_MAX_TENSORS)}")
     if clauses:
         raise BadInput(
-            f"the checkpoint of {what} {'; it '.join(clauses)}. The measured numbers would be wrong: config.json and "
+            f"the checkpoint of {name} {'; it '.join(clauses)}. The measured numbers would be wrong: config.json and "
             "weights must be complete and belong to the same model"
         )
 
 
-def check_stored_types(pinned: Pinned, module: Any, what: str) -> None:
+def check_stored_types(pinned: Pinned, module: Any, name: str) -> None:
     """Check that a checkpoint stores its weights as floating-point numbers of at least 16 bits.
 
-    transformers loads other types without a warning. Integers, booleans and numbers of 8 bits become weights of that
-    value, unless the config names a quantisation. Complex numbers lose their imaginary part.
+    transformers loads other types without a warning. If the config names no quantisation, integers, booleans and
+    numbers of 8 bits become weights with these values. Complex numbers lose their imaginary part.
 
     Args:
         pinned: the pinned weights.
         module: the loaded model.
-        what: the model's name, for the error message.
+        name: the model's name, for the error message.
 
     Raises:
         BadInput: a weight has another type, and the config names no quantisation.
@@ -133,12 +138,12 @@ def check_stored_types(pinned: Pinned, module: Any, what: str) -> None:
     """
     if pinned.gguf or getattr(module.config, "quantization_config", None):
         return
-    buffers = {name.rpartition(".")[2] for name, _ in module.named_buffers()}
-    integers = [name for name, kind in _stored_types(pinned) if not kind.startswith(_NUMBERS)]
-    weights = [name for name in integers if name.rpartition(".")[2] not in buffers and not _NO_WEIGHTS.search(name)]
+    buffers = {key.rpartition(".")[2] for key, _ in module.named_buffers()}
+    not_floats = [key for key, kind in _stored_types(pinned) if not kind.startswith(_FLOAT_TYPES)]
+    weights = [key for key in not_floats if key.rpartition(".")[2] not in buffers and not _NOT_A_WEIGHT.search(key)]
     if weights:
         raise BadInput(
-            f"the checkpoint of {what} holds weights as integers, booleans, numbers of 8 bits or complex numbers, but "
+            f"the checkpoint of {name} holds weights as integers, booleans, numbers of 8 bits or complex numbers, but "
             f"its config.json does not name a quantisation: {shortened_list(sorted(weights), limit=_MAX_TENSORS)}"
         )
 
@@ -160,19 +165,19 @@ def check_gguf_tokens(name: str, pinned: Pinned, tokenizer: PreTrainedTokenizerB
     """
     from transformers import modeling_gguf_pytorch_utils
 
-    read: Any = modeling_gguf_pytorch_utils.load_gguf_checkpoint
+    load_gguf: Any = modeling_gguf_pytorch_utils.load_gguf_checkpoint
     path = local_file(pinned, pinned.gguf)
-    gguf_content = read(str(path), return_tensors=False)["tokenizer"] if path else {}
-    tokens = list(gguf_content.get("tokens", ()))
-    kinds = list(gguf_content.get("token_type", ())) or [_ORDINARY] * len(tokens)
-    ordinary = [number for number, kind in enumerate(kinds) if kind == _ORDINARY]
+    gguf_tokenizer = load_gguf(str(path), return_tensors=False)["tokenizer"] if path else {}
+    tokens = list(gguf_tokenizer.get("tokens", ()))
+    kinds = list(gguf_tokenizer.get("token_type", ())) or [_ORDINARY] * len(tokens)
+    ordinary_ids = [number for number, kind in enumerate(kinds) if kind == _ORDINARY]
     names = {number: token.replace("▁", " ") for token, number in tokenizer.get_vocab().items()}
-    different = sum(names.get(number) != tokens[number].replace("▁", " ") for number in ordinary)
-    if different > _SPELLED_OTHERWISE * len(ordinary):
+    renamed = sum(names.get(number) != tokens[number].replace("▁", " ") for number in ordinary_ids)
+    if renamed > _MAX_RENAMED_SHARE * len(ordinary_ids):
         raise BadInput(
-            f"{name}: {tokenizer.name_or_path or 'the tokenizer'} has other names for {different} of the "
-            f"{len(ordinary)} tokens of {pinned.gguf}, so it is not this model's. Leave out model.tokenizer= to use "
-            "the file's own tokenizer"
+            f"{name}: {tokenizer.name_or_path or 'the tokenizer'} has other names for {renamed} of the "
+            f"{len(ordinary_ids)} tokens of {pinned.gguf}, so it belongs to another model. Leave out "
+            "model.tokenizer= to use the tokenizer in the file"
         )
 
 
@@ -181,7 +186,7 @@ def model_notes(pinned: Pinned, module: Any) -> tuple[str, ...]:
     notes = []
     quantisation = describe_quantisation(module.config)
     if pinned.gguf:
-        notes.append(f"its weights are those of {pinned.gguf}, dequantised")
+        notes.append(f"its weights are read from {pinned.gguf} and dequantised")
     elif quantisation:
         notes.append(f"its weights are quantised ({quantisation})")
     if local_file(pinned, "adapter_config.json") is not None:
@@ -193,7 +198,7 @@ def model_notes(pinned: Pinned, module: Any) -> tuple[str, ...]:
 
 
 def local_file(pinned: Pinned, name: str) -> Path | None:
-    """Return the path of a file of a pinned model on this machine. Return None if it is not here."""
+    """Return the path of a file of a pinned model on this machine. Return None if the file is not on this machine."""
     from huggingface_hub import try_to_load_from_cache
 
     if pinned.revision is None:

@@ -24,7 +24,7 @@ _NO_MEMORY = re.compile(
 def placement(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
     """Return a model's device, and the arguments with which `from_pretrained` spreads the model over devices.
 
-    The arguments are empty if the config has no device map: the whole model is then on one device.
+    If the config has no device map, the arguments are empty, and the whole model is on the device.
 
     Raises:
         BadInput: the device does not exist on this machine, TF32 is requested without a CUDA device, the device map is
@@ -42,7 +42,7 @@ def placement(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
         raise BadInput(f"model.device_map={config.device_map} is unknown. Device maps: {', '.join(DEVICE_MAPS)}")
     spread: dict[str, Any] = {"device_map": config.device_map}
     if config.max_memory:
-        spread["max_memory"] = {int(k) if k.isdigit() else k: v for k, v in config.max_memory.items()}
+        spread["max_memory"] = {int(key) if key.isdigit() else key: limit for key, limit in config.max_memory.items()}
     return device, spread
 
 
@@ -62,21 +62,20 @@ def set_precision(tf32: bool) -> None:
 @contextmanager
 def float32_products() -> Iterator[None]:
     """Switch TF32 off for a block, and restore this process's settings afterwards."""
-    settings = _precision_settings()
     saved = []
-    for holder, name in settings:
+    for holder, name in _precision_settings():
         # If a process mixes torch's older and newer settings, the older ones cannot be read. The newer ones suffice.
         with suppress(RuntimeError, AttributeError):
             saved.append((holder, name, getattr(holder, name)))
-    matmul = None
+    matmul_precision = None
     with suppress(RuntimeError):
-        matmul = torch.get_float32_matmul_precision()
+        matmul_precision = torch.get_float32_matmul_precision()
     set_precision(False)
     try:
         yield
     finally:
-        if matmul is not None:
-            torch.set_float32_matmul_precision(matmul)
+        if matmul_precision is not None:
+            torch.set_float32_matmul_precision(matmul_precision)
         for holder, name, value in saved:
             setattr(holder, name, value)
 
@@ -115,7 +114,7 @@ def is_spread(module: nn.Module) -> bool:
 def parameter_on_device(layer: nn.Module, name: str) -> Tensor | None:
     """Return a parameter of a layer on the device that computes the layer, or None if the layer does not have it.
 
-    accelerate may keep the parameter in memory or on disk. It is then read and copied to the device.
+    accelerate may keep the parameter in the CPU's memory or on disk. It is then read and copied to the device.
     """
     parameter = getattr(layer, name, None)
     if parameter is None:
@@ -132,21 +131,21 @@ def free_memory(device: torch.device) -> int:
     """Return the number of bytes that this process can still allocate on a device.
 
     On CUDA this is the memory that the driver has free, plus the memory that torch has reserved and does not use. If
-    the process may use only a share of the GPU, the limit is that share.
+    the process may use only a share of the GPU's memory, no more than this share is counted.
     """
     if device.type != "cuda":
         available: int = psutil.virtual_memory().available
         return available
     free, total = torch.cuda.mem_get_info(device)
     reserved = torch.cuda.memory_reserved(device)
-    share_of = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)  # not in torch 2.6
-    within_share = int(share_of(device) * total) - reserved
-    return min(free, within_share) + reserved - torch.cuda.memory_allocated(device)
+    get_share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)  # torch 2.6 does not have it
+    free_of_share = int(get_share(device) * total) - reserved
+    return min(free, free_of_share) + reserved - torch.cuda.memory_allocated(device)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an exception means that memory ran out, on a GPU or on a CPU.
 
-    torch on a CPU raises a plain RuntimeError, which is recognised by its text.
+    On a CPU, torch raises a plain RuntimeError. The function recognises it by its message.
     """
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or bool(_NO_MEMORY.search(str(error)))

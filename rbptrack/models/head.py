@@ -1,4 +1,4 @@
-"""Reads a model's output head (weight, bias, scale, softcap) for the scorer."""
+"""Reads the output head of a model: weight, bias, scale and softcap."""
 
 from __future__ import annotations
 
@@ -40,21 +40,25 @@ def read_head(output: nn.Module, config: Any, states: Tensor, model_logits: Tens
         Unmeasurable: the head is not a matrix product with the vocabulary, or has an adapter.
 
     """
-    rows = min(
-        model_logits.shape[-1], candidates or model_logits.shape[-1]
-    )  # some models drop padded rows after the product
-    plain = _product(output, states, rows)
-    heads = [replace(plain, scale=scale, softcap=softcap) for softcap in _softcaps(config) for scale in _scales(config)]
+    rows = model_logits.shape[-1]  # fewer than the head has, if the model drops padded rows after the product
+    if candidates:
+        rows = min(rows, candidates)
+    plain_head = _read_plain_head(output, states, rows)
+    heads = [
+        replace(plain_head, scale=scale, softcap=softcap)
+        for softcap in _possible_softcaps(config)
+        for scale in _possible_scales(config)
+    ]
     if len(heads) == 1:
         return heads[0]
-    product = plain.logits(states.to(plain.weight.device))
+    product = plain_head.logits(states.to(plain_head.weight.device))
     model_logits = model_logits[:, :rows].to(product.device)
     head_logits = [replace(head, bias=None).finish(product.clone()) for head in heads]
     distances = [max(_ROUNDING, largest_difference(logits, model_logits)) for logits in head_logits]
     return heads[distances.index(min(distances))]
 
 
-def _product(output: nn.Module, states: Tensor, rows: int) -> Head:
+def _read_plain_head(output: nn.Module, states: Tensor, rows: int) -> Head:
     """Return the first rows of a head, without scale and softcap."""
     if hasattr(output, "base_layer"):
         raise Unmeasurable("its head has an adapter (LoRA): call merge_and_unload() and measure the model it returns")
@@ -63,30 +67,30 @@ def _product(output: nn.Module, states: Tensor, rows: int) -> Head:
     width = getattr(output, "in_features", None)
     if weight is not None and not is_matrix(weight) and isinstance(width, int):
         entries = output(states[:1]).shape[-1]
-        # The weight is packed, so the module itself multiplies and adds the bias. Only the shape and the device of the
-        # weight are used.
-        shape = torch.zeros(1, 1, dtype=states.dtype, device=weight.device).expand(entries, width)
-        return Head(weight=shape[:rows], product=output)
+        # The weight is packed, so the module itself multiplies and adds the bias. The placeholder takes no memory. Only
+        # its shape and device are used.
+        placeholder = torch.zeros(1, 1, dtype=states.dtype, device=weight.device).expand(entries, width)
+        return Head(weight=placeholder[:rows], product=output)
     if weight is None or weight.ndim != 2 or weight.shape[1] != states.shape[1] or weight.shape[0] < rows:
         raise Unmeasurable("its output embeddings are not one matrix")
     return Head(weight=weight[:rows], bias=None if bias is None else bias[:rows])
 
 
-def _softcaps(config: Any) -> list[float | None]:
+def _possible_softcaps(config: Any) -> list[float | None]:
     """Return the possible softcaps of the logits, the config's values first.
 
-    The first value wins a tie, if the probe's logits are too small to tell the values apart.
+    If the logits of the probe are too small to tell the softcaps apart, `read_head` takes the first one.
     """
     return [*_config_numbers(config, _SOFTCAPS), None]
 
 
-def _scales(config: Any) -> list[float]:
-    named = list(_config_numbers(config, _SCALES))
-    return [1.0, *named, *(1 / number for number in named)]
+def _possible_scales(config: Any) -> list[float]:
+    scales = list(_config_numbers(config, _SCALES))
+    return [1.0, *scales, *(1 / scale for scale in scales)]
 
 
 def _config_numbers(config: Any, names: tuple[str, ...]) -> Iterator[float]:
-    """Yield the values of some keys of a config's text part. Skip 0 and 1, which change nothing."""
+    """Yield the numbers that a config's text part has under some names. 0 and 1 are skipped: they mean no change."""
     text = text_config(config)
     for name in names:
         number = getattr(text, name, None)

@@ -13,7 +13,7 @@ from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import ModelConfig
 from rbptrack.models.architecture import call_from_pretrained, failure_reason, load_config, model_class
 from rbptrack.models.causal import CausalModel, split_model
-from rbptrack.models.checkpoint import check_loaded, check_stored_types, local_file, model_notes, only_pickles
+from rbptrack.models.checkpoint import check_loaded, check_stored_types, local_file, model_notes, only_pickles_message
 from rbptrack.models.device import is_out_of_memory, placement, set_precision, torch_device
 from rbptrack.models.quantised import convert_quantised, gguf_type, quantisation_method
 from rbptrack.sources.pin import Pinned
@@ -22,7 +22,7 @@ from rbptrack.sources.pin import Pinned
 def load_model(
     config: ModelConfig, pinned: Pinned, *, candidates: int | None = None, without: Sequence[int] = ()
 ) -> CausalModel:
-    """Load a model, split it into backbone and head, and check that its weights are complete and its ranks are right.
+    """Load a model, split it into backbone and head, and check that it can be measured.
 
     Only safetensors are read, unless the config allows pickles. The function also sets torch's precision of matrix
     products for this process.
@@ -31,7 +31,7 @@ def load_model(
         config: the model's configuration.
         pinned: the pinned weights.
         candidates: the number of head rows, from the first, among which targets are ranked. None means all rows.
-        without: ids of further rows that are not candidates.
+        without: ids of rows among these that are not candidates.
 
     Raises:
         BadInput: the weights cannot be loaded or are incomplete, or the model's ranks would be wrong.
@@ -50,11 +50,11 @@ def load_model(
 
 
 def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:
-    """Load a module of transformers and check that its weights are complete.
+    """Load a module of transformers, and check that its weights are complete and of the expected types.
 
     `options` are further arguments of `from_pretrained`. Raises BadInput if the module cannot be loaded.
     """
-    what = f"model {config.name} ({pinned.location})"
+    name = f"model {config.name} ({pinned.location})"
     architecture = load_config(pinned)
     dtype = getattr(torch, config.dtype.value)
     quantised = quantisation_method(architecture)
@@ -62,7 +62,8 @@ def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:
         from transformers import GgufConfig
 
         options["quantization_config"] = GgufConfig(gguf_file=pinned.gguf, dequantize=True)
-    elif quantised and not options:  # loaded onto its device, because some quantised weights cannot be moved later
+    elif quantised and not options:
+        # Some quantised weights cannot be moved later, so they are loaded onto their device.
         options["device_map"] = {"": torch_device(config.device)}
     try:
         with warnings.catch_warnings():
@@ -82,12 +83,12 @@ def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:
     except RbptrackError:
         raise
     except Exception as error:  # the libraries raise exceptions of many types
-        raise _explained(error, what, pinned, pickles=config.pickles) from error
-    check_loaded(loading_info, what)
-    check_stored_types(pinned, module, what)
+        raise _explain(error, name, pinned, pickles=config.pickles) from error
+    check_loaded(loading_info, name)
+    check_stored_types(pinned, module, name)
     if getattr(module, "_hf_peft_config_loaded", False):  # transformers adds an adapter if peft is installed
         raise BadInput(
-            f"{what} has an adapter beside its weights (adapter_config.json), and peft has added it to the model. "
+            f"{name} has an adapter in addition to its weights (adapter_config.json), and peft has loaded both. "
             "Merge the adapter (merge_and_unload()) or move it to another folder"
         )
     if quantised:
@@ -95,21 +96,21 @@ def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:
     return module
 
 
-def _explained(error: Exception, what: str, pinned: Pinned, *, pickles: bool) -> BadInput:
-    """Return the error that explains in one line why a model could not be loaded."""
+def _explain(error: Exception, name: str, pinned: Pinned, *, pickles: bool) -> BadInput:
+    """Return an error that explains in one line why a model could not be loaded."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None:
         causes.append(cause)
         cause = cause.__cause__ or cause.__context__
     if any(map(is_out_of_memory, causes)):
-        return BadInput(f"{what} does not fit into memory. Try model.dtype=bfloat16 or model.device_map=auto")
+        return BadInput(f"{name} does not fit into memory. Try model.dtype=bfloat16 or model.device_map=auto")
     if any(type(cause).__name__ == "SafetensorError" for cause in causes):
         return BadInput(
-            f"the weights of {what} are damaged or cut short ({first_line(error)}): copy or download them again"
+            f"the weights of {name} are damaged or cut short ({first_line(error)}): copy or download them again"
         )
     if any(type(cause).__name__ == "UnpicklingError" or "Weights only load" in str(cause) for cause in causes):
-        return BadInput(f"the pickled weights of {what} hold something else than weights, and this is not loaded")
+        return BadInput(f"the pickled weights of {name} hold other objects than weights, which are not loaded")
     if not pickles and isinstance(error, OSError) and "model.safetensors" in str(error):
-        return BadInput(only_pickles(what))
-    return BadInput(f"{what} cannot be loaded: {failure_reason(error, pinned)}")
+        return BadInput(only_pickles_message(name))
+    return BadInput(f"{name} cannot be loaded: {failure_reason(error, pinned)}")

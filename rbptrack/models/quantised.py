@@ -1,4 +1,4 @@
-"""Reads which quantisation a model has, and prepares its weights for computing."""
+"""Reads which quantisation a model has, and converts quantised weights to the type of the computation."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ def describe_quantisation(config: Any) -> str:
     if not method:
         return ""
     settings = _settings(config)
-    torchao = settings.get("quant_type")
-    granularity = getattr(torchao, "granularity", None)
-    group = settings.get("group_size") or getattr(torchao, "group_size", None) or getattr(granularity, "group_size", 0)
+    torchao_type = settings.get("quant_type")
+    granularity = getattr(torchao_type, "granularity", None)
+    group = settings.get("group_size") or getattr(torchao_type, "group_size", None)
+    group = group or getattr(granularity, "group_size", 0)
     words = [_number_type(settings), f"group {group}" if group and group > 0 else "", method]
     return " ".join(filter(None, words))
 
@@ -47,26 +48,26 @@ def _number_type(settings: dict[str, Any]) -> str:
         return "int8"
     if settings.get("load_in_4bit"):
         return str(settings.get("bnb_4bit_quant_type", "fp4"))
-    torchao = settings.get("quant_type")
-    if torchao is None:
+    torchao_type = settings.get("quant_type")
+    if torchao_type is None:
         return ""
-    name = type(torchao).__name__.removesuffix("Config")
-    if hasattr(torchao, "weight_dtype"):
-        return f"{str(torchao.weight_dtype).removeprefix('torch.')}{name.removeprefix('IntxWeightOnly')}"
+    name = type(torchao_type).__name__.removesuffix("Config")
+    if hasattr(torchao_type, "weight_dtype"):
+        return f"{str(torchao_type.weight_dtype).removeprefix('torch.')}{name.removeprefix('IntxWeightOnly')}"
     return name.removesuffix("WeightOnly").lower() if name.endswith("WeightOnly") else name
 
 
 def gguf_type(path: Path) -> str:
     """Return the quantisation of a GGUF file, such as `Q4_K_M`, from its header.
 
-    If the header does not name it, return the type that most of the weights have.
+    If the header does not name it, the function returns the type that most of the weights have.
     """
     from gguf import GGUFReader, LlamaFileType
 
     reader = GGUFReader(path)
     field = reader.get_field("general.file_type")
     if field is not None:
-        with suppress(ValueError):  # a type that is newer than the library
+        with suppress(ValueError):  # the installed version of gguf does not know the type
             return LlamaFileType(int(field.contents())).name.removeprefix("MOSTLY_").removeprefix("ALL_")
     sizes: Counter[str] = Counter()
     for tensor in reader.tensors:
@@ -95,18 +96,17 @@ def silence_torchao() -> None:
 
 
 def is_matrix(weight: Tensor | None) -> bool:
-    """Return whether a head's weight is a plain matrix of floats. Packed or scaled integers are not."""
-    numbers = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-    return (
-        weight is not None and type(weight) in (Tensor, nn.Parameter) and weight.ndim == 2 and weight.dtype in numbers
-    )
+    """Return whether a head's weight is a plain matrix of floats, and not of packed or scaled integers."""
+    if weight is None or type(weight) not in (Tensor, nn.Parameter):
+        return False
+    return weight.ndim == 2 and weight.dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def convert_quantised(module: nn.Module, dtype: torch.dtype) -> None:
-    """Convert the quantised weights of a module to another type of computation, in place.
+    """Make the quantised weights of a module compute in `dtype`. The module is changed in place.
 
-    A quantised weight computes in the type in which its checkpoint was saved. Converting its scales from half precision
-    to float32 loses nothing. Without the conversion, the products of some formats fail.
+    A quantised weight computes in the type in which its checkpoint was saved. Products of some formats fail if this
+    type differs from that of the states. The conversion of scales from half precision to float32 loses nothing.
     """
     for layer in module.modules():
         for name, weight in layer.named_parameters(recurse=False):

@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
-_FILE = "tokenizer.json"
-_CONFIG = "tokenizer_config.json"
+_TOKENIZER_FILE = "tokenizer.json"
+_CONFIG_FILE = "tokenizer_config.json"
 _FLAGS = ("add_bos_token", "add_eos_token")  # keys of tokenizer_config.json
-_OBEYED_FLAGS = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer", "GPTNeoXTokenizer")
+_CLASSES_WITH_FLAGS = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer", "GPTNeoXTokenizer")
 """Before transformers 5, these classes followed the flags even if tokenizer.json said otherwise."""
 _REMEDY = "; model.tokenizer=ORG/NAME uses another tokenizer"
-_PARTS = ("normalizer", "pre_tokenizer", "post_processor", "model", "added_tokens")  # sections of tokenizer.json
+_SECTIONS = ("normalizer", "pre_tokenizer", "post_processor", "model", "added_tokens")  # of tokenizer.json
 _PROBE_TEXT = (
     "In 2026 it was 12345, 3.14159265 and 1,000,000; 0x7F.\n\n\tdef f(x):\n        return x  +   1    # two\r\n"
     "don't DON'T we'll Ångström naïve cafe\u0301 İstanbul ﬁn straße Ελληνικά русский עברית العربية हिन्दी ไทย "
     "日本語と中文，한국어 🙂👩‍👩‍👧 \u00a0\u200b\ufeff\u3000 x²½ ~!@#$%^&*()_+{}|:\"<>?[]\\;',./ "
     "HTTPServer snake_case   "
 )
-"""A text of digits, spaces, line breaks, accents and scripts. Tokenizers with different rules encode it differently."""
+"""Digits, spaces, line breaks, accents and several scripts. Tokenizers with different rules encode them differently."""
 _RANDOM_OPTIONS = ("dropout", "nbest_size")  # options of a tokenizer's model that make each encoding of a text random
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a token that is one byte
-_PROBED_TOKENS = 50  # the largest number of added tokens that are probed
-_PRE_OF_GPT2 = (
+_MAX_PROBED_TOKENS = 50  # the largest number of added tokens that probe texts contain
+_GPT2_RULES = (
     *("gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "gigachat", "a.x-4.0", "mellum"),
     *("mpt", "olmo", "jais", "trillion", "granite-docling"),
 )
@@ -46,9 +46,9 @@ def load_tokenizer(pinned: Pinned) -> PreTrainedTokenizerBase:
     """Load the fast tokenizer of a pinned model, with the rules that its files describe.
 
     transformers rebuilds a tokenizer from its class. It can then lose rules of tokenizer.json and the flag
-    `add_bos_token` of tokenizer_config.json. This function corrects both: if the rules differ from tokenizer.json, the
-    tokenizer is read from that file, and a first or last token that tokenizer_config.json asks for is added. Dropout,
-    which makes each encoding of a text random, is switched off.
+    `add_bos_token` of tokenizer_config.json. This function corrects both. If the rules differ from tokenizer.json, it
+    reads the tokenizer from that file. If tokenizer_config.json asks for a first or last token, it adds the token. It
+    also switches off dropout, which makes each encoding of a text random.
 
     Raises:
         BadInput: the tokenizer is missing or damaged, has no fast version, or cannot be read from the hub, or its
@@ -57,7 +57,7 @@ def load_tokenizer(pinned: Pinned) -> PreTrainedTokenizerBase:
     """
     tokenizer = _load_by_class(pinned)
     config = _read_config(pinned)
-    file = None if pinned.gguf else local_file(pinned, _file_name(config))
+    file = None if pinned.gguf else local_file(pinned, _tokenizer_file_name(config))
     try:
         return _correct_rules(tokenizer, pinned, config, file)
     except RbptrackError:
@@ -79,7 +79,7 @@ def _load_by_class(pinned: Pinned) -> PreTrainedTokenizerBase:
     except BadInput:
         if local_file(pinned, "config.json") is not None:
             load_config(pinned)  # transformers reads config.json first, so it may be the reason for the failure
-        if pinned.gguf or local_file(pinned, _FILE) is None or "auto_map" in _read_config(pinned):
+        if pinned.gguf or local_file(pinned, _TOKENIZER_FILE) is None or "auto_map" in _read_config(pinned):
             raise
         tokenizer = load_part("tokenizer", pinned, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
     return tokenizer
@@ -88,9 +88,17 @@ def _load_by_class(pinned: Pinned) -> PreTrainedTokenizerBase:
 def _correct_rules(
     tokenizer: PreTrainedTokenizerBase, pinned: Pinned, config: dict[str, Any], file: Path | None
 ) -> PreTrainedTokenizerBase:
-    """Return a tokenizer that follows the rules in its files. Raises BadInput if they are incomplete or damaged."""
+    """Return a tokenizer that follows the rules in its files. Raises BadInput if the files are incomplete or damaged.
+
+    Args:
+        tokenizer: the tokenizer that its class has built.
+        pinned: the pinned model or tokenizer.
+        config: the content of tokenizer_config.json.
+        file: the path of tokenizer.json, or None if there is no such file.
+
+    """
     if file is not None:
-        tokenizer = _rules_from_file(file, tokenizer, pinned)
+        tokenizer = _follow_file(file, tokenizer, pinned)
     check_fast(tokenizer, f"the tokenizer of {pinned.location}")
     # If the files are missing, transformers returns a tokenizer that has special tokens only.
     if len(tokenizer) <= len(tokenizer.all_special_ids):
@@ -100,9 +108,9 @@ def _correct_rules(
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     if file is not None:
-        _check_flags(pinned, config, tokenizer)
+        _check_prefix_space(pinned, config, tokenizer)
     _check_vocabulary(pinned, tokenizer)
-    _add_ends(pinned, config, tokenizer)
+    _add_end_tokens(pinned, config, tokenizer)
     return tokenizer
 
 
@@ -120,22 +128,22 @@ def _check_vocabulary(pinned: Pinned, tokenizer: PreTrainedTokenizerBase) -> Non
     if '"merges":[]' not in tokenizer.backend_tokenizer.to_str():
         return
     added = tokenizer.get_added_vocab()
-    merged = [name for name in ids if len(name) > 1 and name not in added and not _BYTE.fullmatch(name)]
-    if merged:
+    unreachable = [name for name in ids if len(name) > 1 and name not in added and not _BYTE.fullmatch(name)]
+    if unreachable:
         raise BadInput(
-            f"the tokenizer of {pinned.location} is damaged: its list of merges is empty, though {len(merged):,} "
-            f"tokens need them ({shortened_list(sorted(merged), limit=3)})"
+            f"the tokenizer of {pinned.location} is damaged: its list of merges is empty, though {len(unreachable):,} "
+            f"tokens need merges ({shortened_list(sorted(unreachable), limit=3)})"
         )
 
 
 def check_tokenizer(tokenizer: Any) -> None:
-    """Check a tokenizer object that a Python user gives.
+    """Check a tokenizer object that a user passes to the Python interface.
 
     It must be a fast tokenizer and follow the rules in the files from which it was loaded. If its vocabulary differs
     from those files, it was trained or changed on purpose, and its rules are not checked.
 
     Raises:
-        BadInput: the object cannot be used.
+        BadInput: the object is not a fast tokenizer, has no tokens or random rules, or does not follow its files.
 
     """
     check_fast(tokenizer, "tokenizer")
@@ -150,68 +158,68 @@ def check_tokenizer(tokenizer: Any) -> None:
                 f"tokenizer has {name}, which makes each encoding of a text random: set "
                 f"tokenizer.backend_tokenizer.model.{name} = None"
             )
-    file = _file_beside(tokenizer, _FILE)
+    file = _origin_file(tokenizer, _TOKENIZER_FILE)
     if file is None:
         return
-    file_tokenizer = _read(file)
+    file_tokenizer = _read_tokenizer_file(file)
     if file_tokenizer.get_vocab() != tokenizer.get_vocab():
         return
-    on_purpose = 'If this is intended, set tokenizer.name_or_path = ""'
-    if _differing_text(tokenizer, file_tokenizer, special=False):
-        differing = " and ".join(_differences(tokenizer.backend_tokenizer, file_tokenizer)) or "rules"
+    exception = 'If this is intended, set tokenizer.name_or_path = ""'
+    if _find_differing_text(tokenizer, file_tokenizer, special=False):
+        differing = " and ".join(_differing_sections(tokenizer.backend_tokenizer, file_tokenizer)) or "rules"
         raise BadInput(
             f"tokenizer splits texts differently from its file {file} ({differing}): load it with "
-            f"PreTrainedTokenizerFast.from_pretrained. {on_purpose}"
+            f"PreTrainedTokenizerFast.from_pretrained. {exception}"
         )
-    config_file = _file_beside(tokenizer, _CONFIG)
+    config_file = _origin_file(tokenizer, _CONFIG_FILE)
     config = json.loads(config_file.read_text("utf-8")) if config_file else {}
-    wanted = tokenizer.bos_token_id
-    requested = bool(config.get("add_bos_token")) or file_tokenizer.encode("").ids[:1] == [wanted]
-    if requested and wanted is not None and tokenizer("a")["input_ids"][:1] != [wanted]:
+    bos_id = tokenizer.bos_token_id
+    is_requested = bool(config.get("add_bos_token")) or file_tokenizer.encode("").ids[:1] == [bos_id]
+    if is_requested and bos_id is not None and tokenizer("a")["input_ids"][:1] != [bos_id]:
         raise BadInput(
             f"tokenizer does not begin a text with {tokenizer.bos_token}, although its files in {file.parent} ask for "
-            f"it: set tokenizer.add_bos_token = True. {on_purpose}"
+            f"it: set tokenizer.add_bos_token = True. {exception}"
         )
 
 
-def check_fast(tokenizer: Any, what: str) -> None:
+def check_fast(tokenizer: Any, description: str) -> None:
     """Raise BadInput if an object is not a fast tokenizer. Only fast tokenizers return character offsets.
 
     Args:
         tokenizer: the object.
-        what: what the object is, for the error message, such as "tokenizer".
+        description: the object in the error message, such as "the tokenizer of gpt2".
 
     """
     from transformers import PreTrainedTokenizerBase
 
     if isinstance(tokenizer, type):
         name = tokenizer.__name__
-        raise BadInput(f"{what} is the class {name}: give a tokenizer, such as {name}.from_pretrained(FOLDER)")
+        raise BadInput(f"{description} is the class {name}: give a tokenizer, such as {name}.from_pretrained(FOLDER)")
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise BadInput(f"{what} is a {type(tokenizer).__name__}: give a fast tokenizer of transformers")
+        raise BadInput(f"{description} is a {type(tokenizer).__name__}: give a fast tokenizer of transformers")
     if tokenizer.is_fast is not True:
         raise BadInput(
-            f"{what} has no fast version ({type(tokenizer).__name__}). A fast tokenizer is needed, because only it "
-            "returns character offsets"
+            f"{description} has no fast version ({type(tokenizer).__name__}). Only fast tokenizers return character "
+            "offsets, which rbptrack needs"
         )
 
 
 def rules_hash(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return the SHA-256 (hex) of a tokenizer's rules for splitting texts and of its special tokens.
+    """Return the SHA-256 of a tokenizer's rules for splitting texts and of its special tokens, in hexadecimal digits.
 
-    Two tokenizers with the same hash give the same ids for every text.
+    Two tokenizers with equal hashes give equal ids for every text.
     """
     from tokenizers import Tokenizer
 
     backend = tokenizer.backend_tokenizer
     text = backend.to_str()
-    if backend.truncation or backend.padding:  # every call sets them, and the measurement does not use them
+    if backend.truncation or backend.padding:  # each call of the tokenizer sets them, and measurements use neither
         copy = Tokenizer.from_str(text)
         copy.no_truncation()
         copy.no_padding()
         text = copy.to_str()
-    special = (sorted(tokenizer.all_special_ids), tokenizer.eos_token_id, backend.encode_special_tokens)
-    return hashlib.sha256(f"{text}\0{special!r}".encode()).hexdigest()
+    special_tokens = (sorted(tokenizer.all_special_ids), tokenizer.eos_token_id, backend.encode_special_tokens)
+    return hashlib.sha256(f"{text}\0{special_tokens!r}".encode()).hexdigest()
 
 
 def _read_config(pinned: Pinned) -> dict[str, Any]:
@@ -219,7 +227,7 @@ def _read_config(pinned: Pinned) -> dict[str, Any]:
     if pinned.gguf:
         fields = _gguf_fields(pinned)
         return {flag: fields[f"ggml.{flag}"] for flag in _FLAGS if f"ggml.{flag}" in fields}
-    path = local_file(pinned, _CONFIG)
+    path = local_file(pinned, _CONFIG_FILE)
     if path is None:
         return {}
     try:
@@ -229,15 +237,15 @@ def _read_config(pinned: Pinned) -> dict[str, Any]:
     return config if isinstance(config, dict) else {}
 
 
-def _file_name(config: dict[str, Any]) -> str:
+def _tokenizer_file_name(config: dict[str, Any]) -> str:
     """Return the name of the file that transformers reads: tokenizer.json, or a version of it that the config names."""
     from transformers.tokenization_utils_base import get_fast_tokenizer_file
 
     versions = config.get("fast_tokenizer_files")
-    return get_fast_tokenizer_file(versions) if versions else _FILE
+    return get_fast_tokenizer_file(versions) if versions else _TOKENIZER_FILE
 
 
-def _read(file: Path) -> Tokenizer:
+def _read_tokenizer_file(file: Path) -> Tokenizer:
     """Read the tokenizer in a tokenizer.json, and switch its dropout, truncation and padding off."""
     from tokenizers import Tokenizer
 
@@ -258,28 +266,29 @@ def _switch_off_randomness(backend: Tokenizer) -> None:
             setattr(backend.model, name, None)
 
 
-def _rules_from_file(file: Path, tokenizer: PreTrainedTokenizerBase, pinned: Pinned) -> PreTrainedTokenizerBase:
-    """Return a tokenizer with the rules of its tokenizer.json: the given one, or one that is read from that file.
+def _follow_file(file: Path, tokenizer: PreTrainedTokenizerBase, pinned: Pinned) -> PreTrainedTokenizerBase:
+    """Return the tokenizer if it has the rules of its tokenizer.json. Otherwise load one that has these rules.
 
     Raises:
-        BadInput: the tokenizer that is read from the file gives other ids than the file's rules, too.
+        BadInput: transformers does not follow the file either if it loads the tokenizer from it.
 
     """
     from transformers import PreTrainedTokenizerFast
 
-    file_tokenizer = _read(file)
+    file_tokenizer = _read_tokenizer_file(file)
     if not tokenizer.is_fast or tokenizer.backend_tokenizer.to_str() != file_tokenizer.to_str():
-        by_class = tokenizer
+        class_tokenizer = tokenizer
         tokenizer = load_part("tokenizer", pinned, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
+        # Some special tokens are named by the class only, such as the end-of-text token of GPT-2.
         for role in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
-            name = getattr(by_class, role)  # only the class names GPT-2's end-of-text token
+            name = getattr(class_tokenizer, role)
             if name and getattr(tokenizer, role) is None and file_tokenizer.token_to_id(name) is not None:
                 setattr(tokenizer, role, name)
     _switch_off_randomness(tokenizer.backend_tokenizer)
     for special in (False, True):
-        text = _differing_text(tokenizer, file_tokenizer, special=special)
+        text = _find_differing_text(tokenizer, file_tokenizer, special=special)
         if text:
-            differing = " and ".join(_differences(tokenizer.backend_tokenizer, file_tokenizer)) or "its rules"
+            differing = " and ".join(_differing_sections(tokenizer.backend_tokenizer, file_tokenizer)) or "its rules"
             raise BadInput(
                 f"the tokenizer of {pinned.location} cannot be loaded as its tokenizer.json describes it: transformers "
                 f"changes {differing}, and {text!r:.60} gets other ids{_REMEDY}"
@@ -287,45 +296,52 @@ def _rules_from_file(file: Path, tokenizer: PreTrainedTokenizerBase, pinned: Pin
     return tokenizer
 
 
-def _differences(backend: Tokenizer, file_tokenizer: Tokenizer) -> list[str]:
-    """Return the sections of tokenizer.json in which a tokenizer differs from the file, for messages."""
+def _differing_sections(backend: Tokenizer, file_tokenizer: Tokenizer) -> list[str]:
+    """Return the names of the sections of tokenizer.json in which a tokenizer differs from the file."""
     loaded_rules = json.loads(backend.to_str())
     file_rules = json.loads(file_tokenizer.to_str())
-    return [part for part in _PARTS if loaded_rules[part] != file_rules[part]]
+    return [section for section in _SECTIONS if loaded_rules[section] != file_rules[section]]
 
 
-def _differing_text(tokenizer: PreTrainedTokenizerBase, file_tokenizer: Tokenizer, *, special: bool) -> str:
-    """Return a probe text to which a tokenizer and its file give different ids. Empty if there is none."""
+def _find_differing_text(tokenizer: PreTrainedTokenizerBase, file_tokenizer: Tokenizer, *, special: bool) -> str:
+    """Return a probe text to which a tokenizer and its file give different ids, or an empty text.
+
+    Args:
+        tokenizer: the loaded tokenizer.
+        file_tokenizer: the tokenizer in the file.
+        special: whether both add the tokens that begin and end a text.
+
+    """
     file_tokenizer.encode_special_tokens = tokenizer.backend_tokenizer.encode_special_tokens
-    for text in _probes(file_tokenizer):
+    for text in _probe_texts(file_tokenizer):
         ids = tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"]
         if ids != file_tokenizer.encode(text, add_special_tokens=special).ids:
             return text
     return ""
 
 
-def _probes(file_tokenizer: Tokenizer) -> Iterator[str]:
-    """Yield texts on which tokenizers with different rules differ. Some have added tokens inside words."""
+def _probe_texts(file_tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield texts that tokenizers with different rules encode differently. Some have added tokens inside words."""
     yield from ("", "a", " a", _PROBE_TEXT, *_PROBE_TEXT.split("\n"))
     added = [token.content for _, token in sorted(file_tokenizer.get_added_tokens_decoder().items())]
-    for name in added[:_PROBED_TOKENS]:
+    for name in added[:_MAX_PROBED_TOKENS]:
         yield f"a {name} b{name}c  {name}\n{name}{name} {name.lower()}"
 
 
-def _check_flags(pinned: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise BadInput if the files contradict each other about the space before a text."""
-    wanted = config.get("add_prefix_space")
-    described = json.loads(tokenizer.backend_tokenizer.to_str())["pre_tokenizer"]
-    if not isinstance(wanted, bool) or not described or described["type"] != "ByteLevel":
+def _check_prefix_space(pinned: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise BadInput if the files contradict each other about a space that is added before a text."""
+    in_config = config.get("add_prefix_space")
+    pre_tokenizer = json.loads(tokenizer.backend_tokenizer.to_str())["pre_tokenizer"]
+    if not isinstance(in_config, bool) or not pre_tokenizer or pre_tokenizer["type"] != "ByteLevel":
         return
-    if described["add_prefix_space"] != wanted:
+    if pre_tokenizer["add_prefix_space"] != in_config:
         raise BadInput(
-            f"the files of the tokenizer of {pinned.location} contradict each other: add_prefix_space is {wanted} in "
-            f"{_CONFIG} and {not wanted} in {_FILE}. Correct one of them"
+            f"the files of the tokenizer of {pinned.location} contradict each other: add_prefix_space is {in_config} "
+            f"in {_CONFIG_FILE} and {not in_config} in {_TOKENIZER_FILE}. Correct one of them"
         )
 
 
-def _add_ends(pinned: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
+def _add_end_tokens(pinned: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
     """Make a tokenizer begin and end texts with the tokens that tokenizer_config.json asks for.
 
     transformers 4 followed the flags `add_bos_token` and `add_eos_token`. transformers 5 ignores both if the folder has
@@ -336,29 +352,32 @@ def _add_ends(pinned: Pinned, config: dict[str, Any], tokenizer: PreTrainedToken
 
     """
     backend = tokenizer.backend_tokenizer
-    present = dict(zip(_FLAGS, _ends(backend), strict=True))
+    added_ids = dict(zip(_FLAGS, _find_end_ids(backend), strict=True))
     names = {"add_bos_token": tokenizer.bos_token, "add_eos_token": tokenizer.eos_token}
-    wanted: dict[str, str] = {}
-    for flag, ids in present.items():
+    follows_flags = str(config.get("tokenizer_class", "")).removesuffix("Fast") in _CLASSES_WITH_FLAGS
+    needed: dict[str, str] = {}  # the name of the token by flag
+    for flag, ids in added_ids.items():
         name = names[flag]
         requested = config.get(flag)
         number = backend.token_to_id(name) if name else None
         if requested and number is None:
             raise BadInput(f"the files of the tokenizer of {pinned.location} ask for {flag} but do not name that token")
-        obeyed = str(config.get("tokenizer_class", "")).removesuffix("Fast") in _OBEYED_FLAGS
-        if (requested and ids not in ([], [number])) or (requested is False and ids and obeyed):
+        adds_other_token = requested and ids not in ([], [number])
+        adds_unwanted_token = requested is False and ids and follows_flags
+        if adds_other_token or adds_unwanted_token:
             raise BadInput(
                 f"the files of the tokenizer of {pinned.location} contradict each other: {flag} is {requested} in "
-                f"{_CONFIG}, but {_FILE} adds {tokenizer.convert_ids_to_tokens(ids)} there. Correct one of them"
+                f"{_CONFIG_FILE}, but {_TOKENIZER_FILE} adds {tokenizer.convert_ids_to_tokens(ids)} there. "
+                "Correct one of them"
             )
         if name and (requested or ids):
-            wanted[flag] = name
-    if any(not present[flag] for flag in wanted):
-        _begin_and_end(backend, wanted.get("add_bos_token", ""), wanted.get("add_eos_token", ""))
+            needed[flag] = name
+    if any(not added_ids[flag] for flag in needed):
+        _set_end_tokens(backend, needed.get("add_bos_token", ""), needed.get("add_eos_token", ""))
 
 
-def _ends(backend: Tokenizer) -> tuple[list[int], list[int]]:
-    """Return the ids of the special tokens with which a tokenizer begins and ends a text."""
+def _find_end_ids(backend: Tokenizer) -> tuple[list[int], list[int]]:
+    """Return the ids of the special tokens that a tokenizer adds at the beginning and at the end of a text."""
     for text in ("a", "1", ".", "一"):  # a tokenizer may not know each of these characters
         plain = backend.encode(text, add_special_tokens=False).ids
         whole = backend.encode(text).ids
@@ -368,7 +387,7 @@ def _ends(backend: Tokenizer) -> tuple[list[int], list[int]]:
     return [], []
 
 
-def _begin_and_end(backend: Tokenizer, first: str, last: str) -> None:
+def _set_end_tokens(backend: Tokenizer, first: str, last: str) -> None:
     """Make a tokenizer begin texts with the token `first` and end them with `last`. An empty name adds no token."""
     from tokenizers import processors
 
@@ -376,24 +395,25 @@ def _begin_and_end(backend: Tokenizer, first: str, last: str) -> None:
     names = dict.fromkeys(filter(None, (first, last)))
     tokens = [(name, backend.token_to_id(name)) for name in names]
     template = processors.TemplateProcessing(single=single, pair=f"{single} $B:1", special_tokens=tokens)
-    own_processor = backend.post_processor
-    keeps_own = isinstance(own_processor, processors.ByteLevel)  # this processor trims offsets and must stay
-    backend.post_processor = processors.Sequence([own_processor, template]) if keeps_own else template
+    if isinstance(backend.post_processor, processors.ByteLevel):  # it corrects character offsets and must stay
+        backend.post_processor = processors.Sequence([backend.post_processor, template])
+    else:
+        backend.post_processor = template
 
 
-def _file_beside(tokenizer: PreTrainedTokenizerBase, name: str) -> Path | None:
+def _origin_file(tokenizer: PreTrainedTokenizerBase, name: str) -> Path | None:
     """Return a file from the folder or cached repository from which a tokenizer was loaded, or None."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
-    place = str(tokenizer.name_or_path or "")
-    if not place:
+    location = str(tokenizer.name_or_path or "")
+    if not location:
         return None
-    path = Path(place) / name
+    path = Path(location) / name
     if path.is_file():
         return path
     try:
-        cached_file = try_to_load_from_cache(place, name)
+        cached_file = try_to_load_from_cache(location, name)
     except HFValidationError:
         return None
     return Path(cached_file) if isinstance(cached_file, str) else None
@@ -410,20 +430,23 @@ def _gguf_fields(pinned: Pinned) -> dict[str, Any]:
     if path is None:
         return {}
     fields = gguf.GGUFReader(path).fields
-    single = {name: field for name, field in fields.items() if gguf.GGUFValueType.ARRAY not in field.types}
-    beginning = "tokenizer."
-    return {name.removeprefix(beginning): field.contents() for name, field in single.items() if beginning in name}
+    prefix = "tokenizer."
+    values = {}
+    for name, field in fields.items():
+        if prefix in name and gguf.GGUFValueType.ARRAY not in field.types:
+            values[name.removeprefix(prefix)] = field.contents()
+    return values
 
 
 def _check_gguf(pinned: Pinned) -> None:
     """Raise BadInput if a GGUF file splits texts by a rule that transformers does not know."""
     try:
         from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS as KNOWN
-    except ImportError:  # an older version of transformers, which splits all texts as GPT-2 does
+    except ImportError:  # an older version of transformers, which splits all texts by GPT-2's rule
         KNOWN = {}
     fields = _gguf_fields(pinned)
     rule = fields.get("ggml.pre")
-    if fields.get("ggml.model") != "gpt2" or rule in KNOWN or rule in _PRE_OF_GPT2:
+    if fields.get("ggml.model") != "gpt2" or rule in KNOWN or rule in _GPT2_RULES:
         return
     raise BadInput(
         f"{pinned.gguf} splits texts by the rule {rule!r} (tokenizer.ggml.pre), which transformers does not know: give "

@@ -143,7 +143,7 @@ def test_load_model_reads_config_and_dequantised_weights_from_a_gguf_file(tmp_pa
     with torch.inference_mode():
         assert torch.equal(model.full_logits(tokens), plain(tokens).logits)
     assert model.weights == "Q8_0"
-    assert model.notes == ("its weights are those of toy-Q8_0.gguf, dequantised",)
+    assert model.notes == ("its weights are read from toy-Q8_0.gguf and dequantised",)
 
 
 @needs_gguf
@@ -200,5 +200,5 @@ def test_check_gguf_tokens_refuses_a_smaller_tokenizer_of_another_model(pinned_g
     """All its numbers are rows of the head, so only the texts of the tokens show that it is wrong."""
     build("llama2", tmp_path / "other")
     other = load_tokenizer(Pinned(str(tmp_path / "other"), None, "x"))
-    with pytest.raises(BadInput, match="not this model's"):
+    with pytest.raises(BadInput, match="another model"):
         check_gguf_tokens("toy", pinned_gguf, other)
