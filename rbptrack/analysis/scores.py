@@ -142,7 +142,7 @@ class _MeasurementNames:
         self._commits = rows["commit"].fillna("").str.removeprefix("sha256:").str.rpartition("@")[2].tolist()
 
     def find(self, model: str, revision: str) -> int | None:
-        """Return the number of the row that a score belongs to, by the rules of `join_scores`; None if there is none.
+        """Return the number of the row that a score belongs to, by the rules of `join_scores`; None if no row matches.
 
         Args:
             model: the model of the score.
@@ -159,9 +159,11 @@ class _MeasurementNames:
         if not revision and len(full_matches) == 1:
             return full_matches[0]
         short_matches = self._with_organisation(organisation, self._rows_by_short_name.get(name, []))
-        for i in [*full_matches, *short_matches]:
-            if self._revisions[i] == (revision or "main") or (revision and self._commits[i].startswith(revision)):
-                return i
+        for row in [*full_matches, *short_matches]:
+            if self._revisions[row] == (revision or "main"):
+                return row
+            if revision and self._commits[row].startswith(revision):
+                return row
         return None
 
     def _with_organisation(self, organisation: str, rows: Sequence[int]) -> list[int]:

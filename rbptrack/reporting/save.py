@@ -59,7 +59,7 @@ def save_reports(
     """
     run_ids = list(runs.frame["run_id"])
     with_results = [analysis for analysis in analyses if analysis.has_results]
-    holder = next((analysis for analysis in with_results if analysis.leads), next(iter(with_results), None))
+    with_page = next((analysis for analysis in with_results if analysis.leads), next(iter(with_results), None))
     page_address = ""
     for analysis in with_results:
         report = analysis.report
@@ -68,7 +68,7 @@ def save_reports(
         files: dict[str, str | bytes] = {"results.csv": analysis.results_csv}
         for name, csv in analysis.tables_csv.items():
             files[_unused_file_name(name, files)] = csv
-        if analysis is holder:
+        if analysis is with_page:
             files |= page_files(page, reading)
         run_id = store.save(
             Kind.ANALYSIS,
@@ -80,7 +80,7 @@ def save_reports(
             covers=run_ids,
             began=time.time() - analysis.seconds,
         )
-        if analysis is holder:
+        if analysis is with_page:
             page_address = store.reports.page(run_id) or str(store.artifact(run_id, PAGE))
     return page_address
 
