@@ -64,7 +64,7 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     controls = {"ks": ks, "chosen": first_chosen, "metrics": metrics, "families": families, "datasets": datasets}
 
     # The reader sets these parameters.
-    slider = alt.binding_range(min=0, max=len(ks) - 1, step=1, name="k: slide along its grid ")
+    slider = alt.binding_range(min=0, max=len(ks) - 1, step=1, name="index of k ")
     menu = alt.binding_select(options=list(metrics), labels=list(metrics.values()), name="metric ")
     chosen = alt.param(name="chosen", value=first_chosen, bind=slider)
     metric = alt.param(name="metric", value="rbp", bind=menu)

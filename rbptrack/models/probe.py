@@ -106,7 +106,7 @@ def _find_dependence(backbone: Callable[[Tensor], Tensor], tokens: Tensor) -> st
     difference = _relative_difference(before_tokens, before_padding)
     if difference > _MAX_DIFFERENCE:
         # Products of one shape have equal rounding errors. The products of a mixture of experts are the exception:
-        # their shapes depend on all tokens of the batch. This difference of two batches is rounding only.
+        # their shapes depend on all tokens of the batch. The states in both batches then differ by rounding only.
         in_other_batch = backbone(tokens)[0, :half]
         if difference > _NOISE_FACTOR * _relative_difference(in_other_batch, before_tokens):
             return (

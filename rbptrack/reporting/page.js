@@ -202,7 +202,7 @@ async function readLawRows() {
   return script && decompress(script.textContent);
 }
 
-// Sets the text of a cell. The interval of a number is faint. The macro `number` in page.html builds the same elements.
+// Sets the text of a cell. The interval of a number is faint. The macro `show_number` in page.html builds the same elements.
 function setText(cell, text) {
   const [estimate, ends] = cell.classList.contains("number") ? text.split(/ (?=\()/) : [text];
   cell.textContent = ends ? `${estimate} ` : estimate;

@@ -4,6 +4,7 @@
 
 const $ = (id) => document.getElementById(id);
 const RANK_CLASS_NAMES = ["rank 1", "2 to 10", "11 to 100", "101 to 1,000", "above 1,000"];
+const RANK_CLASS_ENDS = [1, 10, 100, 1000]; // the largest rank of each class but the last
 const CHANGE_NAMES = {
   gained: "now ranked first",
   closer: "better class of rank",
@@ -56,7 +57,8 @@ function element(name, text = "", className = "") {
 // Classes of ranks
 
 function rankClass(rank) {
-  return rank <= 1 ? 0 : rank <= 10 ? 1 : rank <= 100 ? 2 : rank <= 1000 ? 3 : 4;
+  const index = RANK_CLASS_ENDS.findIndex((end) => rank <= end);
+  return index < 0 ? RANK_CLASS_ENDS.length : index;
 }
 
 // Names the change from one model to another by its CSS class. Returns "" if the rank stays in its class.
@@ -179,8 +181,8 @@ function reasonWords({ why, share = 0 }) {
 
 // Lays the spans out in paragraphs. In the mode "side by side", each paragraph is a row that shows the text twice.
 function layOutText() {
-  const pair = state.mode === "pair";
-  document.querySelector("main").classList.toggle("pair", pair);
+  const isPair = state.mode === "pair";
+  document.querySelector("main").classList.toggle("pair", isPair);
   const isCode = state.font ? state.font === "code" : looksLikeCode(doc.texts);
   $("text").classList.toggle("code", isCode);
   spans = [];
@@ -192,11 +194,11 @@ function layOutText() {
     // A paragraph is a row. It has one part, or two in the mode "side by side".
     if (!parts.length) {
       const row = element("div", "", "row");
-      parts = (pair ? [0, 1] : [0]).map(() => element("div", "", "part"));
+      parts = (isPair ? [0, 1] : [0]).map(() => element("div", "", "part"));
       for (const part of parts) part.dir = "auto";
       row.append(...parts);
       rows.append(row);
-      if (!pair) row.style.display = "block";
+      if (!isPair) row.style.display = "block";
     }
     const elements = parts.map((part) => {
       const span = element("span", text);
@@ -209,7 +211,7 @@ function layOutText() {
     length += text.length;
     const endsLine = text.includes("\n");
     const endsParagraph = /\n\s*\n\s*$/.test(text) || (endsLine && length > 600);
-    if (endsParagraph || (pair && endsLine && !isCode)) {
+    if (endsParagraph || (isPair && endsLine && !isCode)) {
       parts = [];
       length = 0;
     }
@@ -345,14 +347,19 @@ function rankClassCounts(model) {
   return counts;
 }
 
+// Returns the CSS class of a model in the strip and in the table of models.
+function modelClass(model, against) {
+  if (model === state.model) return "chosen";
+  return model === against ? "other" : "";
+}
+
 // Draws a column for each model, with the shares of the classes of rank: the best class below, the worst above.
 function showStrip(against) {
   const columns = textSet.models.map((model, i) => {
     const column = element("div");
     column.title = model.name;
     column.dataset.model = i;
-    if (i === state.model) column.className = "chosen";
-    else if (i === against) column.className = "other";
+    column.className = modelClass(i, against);
     rankClassCounts(i).reverse().forEach((count, j) => {
       const part = element("i", "", `k${4 - j}`);
       part.style.flexGrow = count;
@@ -473,7 +480,7 @@ function modelTable(index) {
   textSet.models.forEach((model, i) => {
     const prediction = doc.models[i];
     const rank = prediction.rank[index];
-    const row = element("tr", "", i === state.model ? "chosen" : i === against ? "other" : "");
+    const row = element("tr", "", modelClass(i, against));
     const rankCell = element("td", "", "number");
     rankCell.append(element("span", rank.toLocaleString("en"), `rank k${rankClass(rank)}`));
     const probability = prediction.p ? probabilityText(prediction.p[index]) : "";
