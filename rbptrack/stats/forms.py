@@ -12,7 +12,7 @@ import ast
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from math import exp, inf, log, nan, sqrt
 from typing import Any
@@ -180,23 +180,54 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, ends: bool =
         ln_floor = log(max(values["E"], _TINY))
         return np.asarray(np.logaddexp(ln_floor, values["ln_a"] - values["alpha"] * x) - ln_y)
 
-    minimizer, [best, *_] = least_squares(residual, _floor_starts(x, ln_y))
+    _, [best, *_] = least_squares(residual, _floor_starts(x, ln_y))
     values = best.params.valuesdict()
     e, alpha = values["E"], values["alpha"]
     if alpha * np.ptp(x) < -sqrt(EXACT):
         raise BadInput(f"{FLOOR} can only be fitted to values that fall with size")
-    floor = Parameter(e)
+    low = high = nan
     if ends and best.chisqr > EXACT * len(y):
-        best.params["E"].stderr = 0.05 * float(y.min())  # lmfit has none at E = 0. It is the first step to each end
-        floor = profiles(minimizer, best, ["E"], level=level)["E"]
-        floor = replace(floor, low=max(floor.low, 0.0))
+        df = len(y) - 3
+        limit = best.chisqr * (1 + float(scipy.special.fdtri(1, df, level)) / df)
+
+        def excess(floor: float) -> float:
+            """Return by how much the smallest sum of squares with this E exceeds the limit of the interval."""
+            start = _floor_parameters(floor, values["ln_a"], -alpha)
+            start["E"].vary = False
+            _, [fitted] = least_squares(residual, [start])
+            return float(fitted.chisqr) - limit
+
+        low, high = _crossings(excess, e, step=0.05 * float(y.min()), most=1e3 * float(y.max()))
     ln_a = values["ln_a"] + alpha * mean_ln_s
-    parameters = {"E": floor, "A": Parameter(exp(min(ln_a, 700))), "alpha": Parameter(alpha)}
+    parameters = {"E": Parameter(e, low, high), "A": Parameter(exp(min(ln_a, 700))), "alpha": Parameter(alpha)}
 
     def curve(s: FloatArray, d: FloatArray | None = None) -> FloatArray:
         return np.asarray(e + np.exp(ln_a - alpha * np.log(s)))
 
     return FormFit(FLOOR, parameters, float(best.chisqr), ln_y, curve)
+
+
+def _crossings(excess: Callable[[float], float], e: float, *, step: float, most: float) -> tuple[float, float]:
+    """Return the ends of the interval of E: the values below and above `e` at which `excess` crosses 0.
+
+    The lower end is at least 0. The upper end is infinite if there is no crossing below about `most`.
+
+    Args:
+        excess: a function of E that is negative inside the interval and positive outside.
+        e: the E of the best fit, inside the interval.
+        step: the distance of the first trial value from `e` in the search for the upper end.
+        most: the largest E of that search.
+
+    """
+    low = 0.0
+    if e > 0 and excess(0.0) > 0:
+        low = float(scipy.optimize.brentq(excess, 0.0, e, rtol=1e-6))
+    upper = e + step
+    while excess(upper) < 0:
+        if upper > most:
+            return low, inf
+        upper = 2 * upper
+    return low, float(scipy.optimize.brentq(excess, e, upper, rtol=1e-6))
 
 
 def has_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95) -> bool:
