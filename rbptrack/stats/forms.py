@@ -182,13 +182,13 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, ends: bool =
 
     _, [best, *_] = least_squares(residual, _floor_starts(x, ln_y))
     values = best.params.valuesdict()
-    e, alpha = values["E"], values["alpha"]
+    e, alpha, squares = values["E"], values["alpha"], float(best.chisqr)
     if alpha * np.ptp(x) < -sqrt(EXACT):
         raise BadInput(f"{FLOOR} can only be fitted to values that fall with size")
     low = high = nan
-    if ends and best.chisqr > EXACT * len(y):
+    if ends and squares > EXACT * len(y):
         df = len(y) - 3
-        limit = best.chisqr * (1 + float(scipy.special.fdtri(1, df, level)) / df)
+        limit = squares * (1 + float(scipy.special.fdtri(1, df, level)) / df)
 
         def excess(floor: float) -> float:
             """Return by how much the smallest sum of squares with this E exceeds the limit of the interval."""
@@ -204,7 +204,7 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, ends: bool =
     def curve(s: FloatArray, d: FloatArray | None = None) -> FloatArray:
         return np.asarray(e + np.exp(ln_a - alpha * np.log(s)))
 
-    return FormFit(FLOOR, parameters, float(best.chisqr), ln_y, curve)
+    return FormFit(FLOOR, parameters, squares, ln_y, curve)
 
 
 def _crossings(excess: Callable[[float], float], e: float, *, step: float, most: float) -> tuple[float, float]:
