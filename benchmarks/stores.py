@@ -172,7 +172,7 @@ def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int
     unscored = pd.DataFrame({"document": range(documents), "position": 0, "token": 0})
     texts = {0: " the"}
     write_record(folder, measurement, facts, documents=rows, unscored=unscored, token_texts=texts, began=time.time())
-    Outbox(store).address(folder)
+    Outbox(store).write_address(folder)
     Outbox(store).deliver(folder)
 
 

@@ -126,7 +126,7 @@ class LoggedMeasurement(Measurement):
             try:
                 return outbox.deliver(folder)
             except (StoreAway, StoreRefuses) as error:
-                outbox.keep(folder)
+                outbox.add_copy(folder)
                 message = f"{error}; the measurement waits in mlruns/cells for the next command"
                 raise type(error)(message) from error
 

@@ -104,7 +104,7 @@ def test_callback_does_not_end_training_without_a_store_or_with_nan(
     metrics = {"eval_runtime": 1.0}
     callback.on_evaluate(trainer.args, TrainerState(), TrainerControl(), metrics=metrics, model=model)
     assert math.isnan(metrics["eval_rbp_10"]) == math.isnan(metrics["eval_rank_ce"]) == damaged
-    assert len(Outbox(Store(unreachable)).waiting()) == (0 if damaged else 1)
+    assert len(Outbox(Store(unreachable)).waiting_folders()) == (0 if damaged else 1)
 
 
 @pytest.fixture(scope="module")

@@ -130,7 +130,7 @@ class Selection:
 
         store = Store(self.uri, self.experiment)
         outbox = Outbox(store)
-        if outbox.waiting():
+        if outbox.waiting_folders():
             try:
                 for delivered in outbox.deliver_waiting():
                     if delivered.error:

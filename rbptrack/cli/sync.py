@@ -24,8 +24,8 @@ def sync(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> int:
         else:
             say(f"{delivery.name}: delivered")
             num_delivered += 1
-    say(f"{counted(num_delivered, 'measurement')} delivered to {store.shown}")
-    for (other_uri, other_experiment), number in outbox.waiting_elsewhere().items():
+    say(f"{counted(num_delivered, 'measurement')} delivered to {store.shown_address}")
+    for (other_uri, other_experiment), number in outbox.count_waiting_elsewhere().items():
         arguments = ["sync", "--tracking-uri", other_uri, "--experiment", other_experiment]
         say(f"{counted(number, 'measurement')} waiting for another store: {program_name()} {shlex.join(arguments)}")
     return 1 if num_failed else 0

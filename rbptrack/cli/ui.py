@@ -30,7 +30,7 @@ def ui(
     store.save_view()  # sweeps save it, but `import` and Python do not
     page = store.view_page()
     if store.uri.startswith(("http://", "https://")):
-        _say_address(f"{store.shown.rstrip('/')}/{page}", open_page=open_)
+        _say_address(f"{store.shown_address.rstrip('/')}/{page}", open_page=open_)
         return 0
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
     # The store's address may hold a password, and other users can read command lines, but not the environment.

@@ -26,7 +26,7 @@ def verify(
     from rbptrack.console.progress import spinner
 
     faults = []
-    with spinner(f"verifying {selection.store.shown}"):
+    with spinner(f"verifying {selection.store.shown_address}"):
         for fault in selection.store.verify(repair=repair):
             faults.append(fault)
             say(f"{fault.name} ({fault.run_id[:8]}): {fault.text}")
@@ -39,13 +39,13 @@ def verify(
 
 def _say_totals(faults: Sequence[Fault], *, repair: bool) -> None:
     """Print how many runs are damaged or lost, and what the user can do."""
-    damaged = {fault.run_id: fault for fault in faults if not fault.lost}
+    damaged = {fault.run_id: fault for fault in faults if not fault.is_lost}
     lost = {fault.run_id for fault in faults} - damaged.keys()
-    measurements = [fault for fault in damaged.values() if fault.is_measurement]
-    files = sorted({fault.imported_from for fault in measurements if fault.imported_from})
-    num_imported = sum(bool(fault.imported_from) for fault in measurements)
-    num_measured = len(measurements) - num_imported
-    num_other_runs = len(damaged) - len(measurements)
+    imported = [fault for fault in damaged.values() if fault.imported_from]
+    num_imported = sum(fault.is_measurement for fault in imported)
+    num_imported_scores = len(imported) - num_imported
+    num_measured = sum(fault.is_measurement and not fault.imported_from for fault in damaged.values())
+    num_other_runs = len(damaged) - len(imported) - num_measured
     state = "marked" if repair else "damaged"
     if num_measured and repair:
         say(f"{counted(num_measured, 'measurement')} marked: the next sweep measures them again")
@@ -53,10 +53,14 @@ def _say_totals(faults: Sequence[Fault], *, repair: bool) -> None:
         number = counted(num_measured, "measurement")
         say(f"{number} damaged. To measure them again with the next sweep, run {program_name()} verify --repair")
     if num_imported:
-        say(f"{counted(num_imported, 'imported measurement')} {state}. A sweep does not measure imports again:")
+        say(f"{counted(num_imported, 'imported measurement')} {state}")
+    if num_imported_scores:
+        say(f"{counted(num_imported_scores, 'run')} of imported scores {state}")
+    if imported:
         first_step = "" if repair else f"run {program_name()} verify --repair, and then "
-        say(f"{first_step}import again: {', '.join(files)}")
+        files = ", ".join(sorted({fault.imported_from for fault in imported}))
+        say(f"A sweep does not replace imports: {first_step}import again: {files}")
     if num_other_runs:
-        say(f"{counted(num_other_runs, 'run')} of sweeps, analyses or scores {state}")
+        say(f"{counted(num_other_runs, 'run')} of sweeps or analyses {state}")
     if lost:
         say(f"{counted(len(lost), 'run')} lost; --repair cannot mark lost runs")

@@ -1,4 +1,4 @@
-"""Checks a measurement from a bundle: the names and types in its record, its files, and its numbers."""
+"""Checks a measurement from a bundle: the names, values and numbers in its record, and its files."""
 
 from __future__ import annotations
 
@@ -39,27 +39,26 @@ from rbptrack.tracking.names import (
     Metric,
     Tag,
 )
-from rbptrack.tracking.record import numbers, size_metrics
+from rbptrack.tracking.record import MAX_TEXT_LENGTH, ce_and_rbp_metrics, size_metrics
 from rbptrack.tracking.verify import numbers_that_disagree
 
-_FEW_ROWS = 2**16  # a table with more rows than this must take at least one byte per row
-_MAX_LENGTH = 5000  # characters of a tag or param; MLflow truncates longer ones
-_MAX_NAME_LENGTH = 250
-_WHOLE = re.compile(r"\d{1,18}", re.ASCII)
-_DECIMAL = re.compile(r"\d{1,18}(\.\d{1,18})?(e[+-]?\d{1,2})?", re.ASCII)
+_MAX_ROWS_OF_SMALL_FILES = 2**16  # a table with more rows must take at least one byte per row
+_MAX_NAME_LENGTH = 250  # largest number of characters in the name of a run
+_WHOLE_NUMBER = re.compile(r"\d{1,18}", re.ASCII)
+_DECIMAL_NUMBER = re.compile(r"\d{1,18}(\.\d{1,18})?(e[+-]?\d{1,2})?", re.ASCII)
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
-_TOKEN = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
+_TOKEN_ID = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
 _MAX_CLOCK_DIFFERENCE = 86_400  # seconds between the clocks of two machines
 _STATED_TWICE = [fact.name for fact in FACTS if fact.distinguishes and fact.name not in ("model", "tokenizer")]
-"""The facts that a record holds both in its identity and as a tag or param."""
+"""Facts that a record may state both in its identity and as a tag or param. Both values must then be equal."""
 
-_REQUIRED = (Tag.FINGERPRINT, Tag.FAMILY, Tag.MODEL, Tag.DATASET)
-_LENGTHS_OF_DATASET = {"name": 500, "digest": 36, "source": 65_535, "profile": 65_535}
-"""The keys of a record's `dataset`, and the largest number of characters that MLflow accepts for each."""
+_REQUIRED_TAGS = (Tag.FINGERPRINT, Tag.FAMILY, Tag.MODEL, Tag.DATASET)
+_MAX_LENGTH_BY_DATASET_KEY = {"name": 500, "digest": 36, "source": 65_535, "profile": 65_535}
+"""The keys of a record's `dataset`, and the largest number of characters that MLflow accepts for the value of each."""
 
 _REFERENCE_METRICS = ("kl", "acceptance", "same_top")  # metrics that compare a model with its reference
 _TOLERANCE = 1e-6  # relative and absolute; another processor may round differently
-_Record = TypeAdapter(Record)
+_RECORD_TYPES = TypeAdapter(Record)
 
 
 def faults_of_measurement(folder: Path, fingerprint: str) -> Iterator[str]:
@@ -71,15 +70,18 @@ def faults_of_measurement(folder: Path, fingerprint: str) -> Iterator[str]:
 
     """
     try:
-        text = (folder / RECORD_FILE).read_bytes()
-        parse_json(text, RECORD_FILE)  # refuses duplicate keys and numbers that are not finite
-        Record.parse(text)  # refuses unknown keys
-        record = _Record.validate_json(text, strict=True)
+        content = (folder / RECORD_FILE).read_bytes()
+        parse_json(content, RECORD_FILE)  # refuses duplicate keys and numbers that are not finite
+        Record.parse(content)  # refuses unknown and missing keys
+        record = _RECORD_TYPES.validate_json(content, strict=True)
     except ValidationError as error:
         yield f"{RECORD_FILE}: {next(broken_rules(error)).sentence}"
         return
-    except (RbptrackError, OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        yield f"{RECORD_FILE} cannot be read: {first_line(error)}"
+    except RbptrackError as error:
+        yield first_line(error)
+        return
+    except OSError as error:
+        yield f"{RECORD_FILE} cannot be read: {error.strerror}"
         return
     faults = [*_faults_of_names(record), *_faults_of_values(record), *_faults_of_identity(record, fingerprint)]
     if not faults:
@@ -91,7 +93,7 @@ def _faults_of_names(record: Record) -> Iterator[str]:
     """Yield faults of names: a required tag is missing, or a tag, param or metric is unknown."""
     if record.tags.get(Tag.KIND) != Kind.MEASUREMENT:
         yield "it is not a measurement"
-    for tag in _REQUIRED:
+    for tag in _REQUIRED_TAGS:
         if not record.tags.get(tag):
             yield f"the tag {tag} is missing"
     for tag in sorted(record.tags.keys() - {Tag.KIND, *_fact_names(Place.TAG, Tag.PREFIX)}):
@@ -100,13 +102,13 @@ def _faults_of_names(record: Record) -> Iterator[str]:
         yield f"the param {name[:60]!r} is unknown"
     known = {*_fact_names(Place.METRIC), Metric.LOG10_NON_EMBEDDING_PARAMS}
     for name in sorted(record.metrics.keys() - known):
-        result = name.removesuffix("_se")
-        if not is_rbp_column(result) and (result == name or result not in known):
+        without_se = name.removesuffix("_se")
+        if not is_rbp_column(without_se) and (without_se == name or without_se not in known):
             yield f"the metric {name[:60]!r} is unknown"
     for name in sorted(record.curves.keys() - {Metric.RBP_CURVE}):
         yield f"the curve {name[:60]!r} is unknown"
-    if record.dataset and record.dataset.keys() != _LENGTHS_OF_DATASET.keys():
-        keys = ", ".join(_LENGTHS_OF_DATASET)
+    if record.dataset and record.dataset.keys() != _MAX_LENGTH_BY_DATASET_KEY.keys():
+        keys = ", ".join(_MAX_LENGTH_BY_DATASET_KEY)
         yield f"its dataset must have the keys {keys}; it has {shortened_list(list(record.dataset))[:200]}"
 
 
@@ -116,10 +118,10 @@ def _fact_names(place: Place, prefix: str = "") -> set[str]:
 
 
 def _faults_of_values(record: Record) -> Iterator[str]:
-    """Yield faults of values: the store cannot keep the value, it has the wrong type, or it contradicts another one."""
+    """Yield faults of values: a store cannot keep the value, it has the wrong type, or it contradicts another one."""
     for key, value in (record.tags | record.params).items():
-        if len(value) > _MAX_LENGTH or not value.isprintable() or without_password(value) != value:
-            yield f"{key[:60]} must have at most {_MAX_LENGTH:,} printable characters, and no password"
+        if len(value) > MAX_TEXT_LENGTH or not value.isprintable() or without_password(value) != value:
+            yield f"{key[:60]} must have at most {MAX_TEXT_LENGTH:,} printable characters, and no password"
         elif not _has_type(BY_NAME.get(key.removeprefix(Tag.PREFIX)), value):
             yield f"{key[:60]} is {value[:40]!r}, which has the wrong type for its column"
     for name in ("repo", "dataset_repo"):
@@ -129,24 +131,29 @@ def _faults_of_values(record: Record) -> Iterator[str]:
         yield f"its name {record.name[:60]!r} must consist of its model and dataset"
     elif len(record.name) > _MAX_NAME_LENGTH:
         yield f"its name must have at most {_MAX_NAME_LENGTH} characters"
-    for key, length in _LENGTHS_OF_DATASET.items():
+    for key, max_length in _MAX_LENGTH_BY_DATASET_KEY.items():
         value = record.dataset.get(key, "")
-        if len(value) > length or not value.isprintable():
-            yield f"its dataset's {key} must have at most {length:,} printable characters"
+        if len(value) > max_length or not value.isprintable():
+            yield f"its dataset's {key} must have at most {max_length:,} printable characters"
     if record.dataset and record.dataset.get("name") != record.tags.get(Tag.DATASET):
-        yield "its dataset's name differs from the tag"
+        yield f"its dataset's name differs from the tag {Tag.DATASET}"
     if not 0 < record.began <= record.ended < time.time() + _MAX_CLOCK_DIFFERENCE:
-        yield "its beginning must be before its end, and its end not in the future"
+        yield "it must begin before it ends, and must not end in the future"
+    yield from _faults_of_ranges(record)
+
+
+def _faults_of_ranges(record: Record) -> Iterator[str]:
+    """Yield faults of numbers: one is not finite or is negative, or the curve of RBP_k falls or leaves 0 to 1."""
     curve = record.curves.get(Metric.RBP_CURVE, [])
     if not all(map(math.isfinite, [*record.metrics.values(), *(value for _, value in curve)])):
         yield "every number must be finite"  # a number with 400 digits is read from JSON as infinity
     negative = [name for name, value in record.metrics.items() if value < 0 and name != "kl"]
     if negative:
         yield f"{shortened_list(negative)} must be at least 0"
-    steps = [step for step, _ in curve]
+    ks = [k for k, _ in curve]
     values = [value for _, value in curve]
-    rising = steps == sorted(set(steps)) and values == sorted(values)
-    if steps and not (rising and steps[0] >= 1 and steps[-1] < 2**31 and values[0] >= 0 and values[-1] <= 1):
+    is_rising = ks == sorted(set(ks)) and values == sorted(values)
+    if ks and not (is_rising and ks[0] >= 1 and ks[-1] < 2**31 and values[0] >= 0 and values[-1] <= 1):
         yield "its curve of RBP_k must rise with k, from at least 0 to at most 1"
 
 
@@ -156,7 +163,8 @@ def _has_type(fact: Fact | None, value: str) -> bool:
         return True
     if fact.dtype == "boolean":
         return value == "true"
-    return (_WHOLE if fact.dtype == "Int64" else _DECIMAL).fullmatch(value) is not None
+    number = _WHOLE_NUMBER if fact.dtype == "Int64" else _DECIMAL_NUMBER
+    return number.fullmatch(value) is not None
 
 
 def _faults_of_identity(record: Record, fingerprint: str) -> Iterator[str]:
@@ -164,26 +172,26 @@ def _faults_of_identity(record: Record, fingerprint: str) -> Iterator[str]:
     if fingerprint_of(record.identity) != fingerprint:
         yield "its fingerprint is not the hash of its identity"
     if record.tags.get(Tag.FINGERPRINT) != fingerprint:
-        yield "the fingerprint in its record differs from that of its folder"
+        yield "the fingerprint in its record differs from the name of its folder in the bundle"
     identity: dict[str, Any] = dict(record.identity)
     if identity.get("matmul") == "tf32":
         identity["dtype"] = "tf32"
     for name in _STATED_TWICE:
         value = identity.get(name)
         if value and isinstance(value, (str, int)) and str(value) != record.fact(name):
-            yield f"{name} is {record.fact(name)[:60]}, but {str(value)[:60]} in its identity"
+            yield f"{name} is {record.fact(name)[:60] or 'missing'}, but its identity says {str(value)[:60]}"
 
 
 def _faults_of_numbers(record: Record) -> Iterator[str]:
     """Yield faults of numbers: they break the rules of imported rows, or contradict each other."""
     size = record.metrics.get(Metric.NON_EMBEDDING_PARAMS)
     if size is not None and not size_metrics(int(size)).items() <= record.metrics.items():
-        yield f"{Metric.NON_EMBEDDING_PARAMS} is {size}, but {Metric.LOG10_NON_EMBEDDING_PARAMS} disagrees with it"
+        yield f"{Metric.NON_EMBEDDING_PARAMS} is {size}, but {Metric.LOG10_NON_EMBEDDING_PARAMS} is not its logarithm"
     without_ranks = record.tags.get(Tag.WITHOUT_RANKS) == "true"
     columns: dict[str, object] = {}
     for name in IMPORTABLE:
         if name == "documents" and not without_ranks:
-            continue  # their number may exceed num_tokens, because it includes documents without scored tokens
+            continue  # documents without scored tokens count, so their number may exceed num_tokens
         value = record.metrics.get(name) if BY_NAME[name].place is Place.METRIC else record.fact(name)
         if value not in (None, ""):
             columns[name] = value
@@ -203,7 +211,7 @@ def _faults_of_numbers(record: Record) -> Iterator[str]:
     if "imported" not in record.identity:
         yield "it has no ranks, although it was not imported"
     if dict(record.curves.get(Metric.RBP_CURVE, [])) != row.rbp:
-        yield "its curve of RBP_k disagrees with its numbers"
+        yield "its curve of RBP_k differs from its metrics rbp_<k>"
 
 
 def _faults_of_files(record: Record, folder: Path) -> Iterator[str]:
@@ -236,20 +244,22 @@ def _faults_of_files(record: Record, folder: Path) -> Iterator[str]:
 
 
 def _fault_of_size(path: Path) -> str:
-    """Return a message if a table cannot be read or has far too many rows for its size. Otherwise return "".
+    """Return a sentence if a table cannot be read, or has more rows than bytes. Otherwise return "".
 
-    Parquet stores billions of equal values in a few bytes. Reading such a table would fill the memory.
+    Parquet stores billions of equal values in a few bytes. If such a table were read, it would fill the memory.
     """
     try:
         rows = pq.read_metadata(path).num_rows
     except Exception as error:  # damaged bytes make Arrow raise exceptions of every kind
         return f"{path.name} cannot be read: {first_line(error)}"
     size = path.stat().st_size
-    return f"{path.name} holds {rows:,} rows in {size:,} bytes" if rows > max(size, _FEW_ROWS) else ""
+    if rows > max(size, _MAX_ROWS_OF_SMALL_FILES):
+        return f"{path.name} holds {rows:,} rows in {size:,} bytes, which is not plausible"
+    return ""
 
 
 def _read_documents(path: Path) -> pa.Table:
-    """Read the table of documents. Raises RbptrackError if a required column is missing."""
+    """Read the table of documents. Raises RbptrackError if it is damaged or lacks a required column."""
     table = read_table(path, ["document", "id", "tokens", "group"])
     missing = [name for name in ("document", "id", "tokens") if name not in table.column_names]
     if missing:
@@ -263,15 +273,15 @@ def _faults_of_documents(record: Record, documents: pa.Table) -> Iterator[str]:
         yield f"{DOCUMENTS_FILE}: the column tokens must hold whole numbers"
     if documents.column("document").to_pylist() != list(range(len(documents))):
         yield f"{DOCUMENTS_FILE}: the column document must hold 0, 1, 2, ..."
-    stated = record.params.get("documents")
-    if stated and int(stated) != len(documents):
-        yield f"{DOCUMENTS_FILE} holds {len(documents):,} documents, but the param documents is {stated}"
+    num_documents = record.params.get("documents")
+    if num_documents and int(num_documents) != len(documents):
+        yield f"{DOCUMENTS_FILE} holds {len(documents):,} documents, but the param documents is {num_documents}"
 
 
 def _faults_of_ranks(record: Record, path: Path, documents: pa.Table | None) -> Iterator[str]:
-    """Yield faults of the rank table: a value outside its range, or a metric of the record that the ranks contradict.
+    """Yield faults of the rank table: a value is outside its range, or a metric of the record disagrees with the ranks.
 
-    The metrics are computed only if all values are in their ranges.
+    The metrics are compared only if all values are in their ranges.
     """
     table = RankTable.read(path)
     if len(table) != record.metrics.get(Metric.NUM_TOKENS) or not len(table):
@@ -281,20 +291,20 @@ def _faults_of_ranks(record: Record, path: Path, documents: pa.Table | None) -> 
         if table.table.column(name).null_count:
             yield f"{RANKS_FILE}: the column {name} has empty cells"
             return
-    smallest = min(int(table.table.column(n).to_numpy().min()) for n in ("document", "position", "greater"))
-    logprob = table.column("logprob")
-    above = table.above.astype(np.int64)
-    number = table.column("document")
+    counts = ("document", "position", "greater")
+    smallest = min(int(table.table.column(name).to_numpy().min()) for name in counts)
+    num_above = table.above.astype(np.int64)
+    document = table.column("document")
     floats = [field.name for field in table.table.schema if pa.types.is_floating(field.type)]
-    if smallest < 0 or above.min() < 0 or above.max() >= table.vocab_size:
+    if smallest < 0 or num_above.min() < 0 or num_above.max() >= table.vocab_size:
         yield f"{RANKS_FILE}: ranks must be from 1 to |V| = {table.vocab_size:,}, documents and positions from 0"
-    elif (number[1:] < number[:-1]).any() or (documents is not None and number[-1] >= len(documents)):
+    elif (document[1:] < document[:-1]).any() or (documents is not None and document[-1] >= len(documents)):
         yield f"{RANKS_FILE}: its documents must be in ascending order, and each must be in {DOCUMENTS_FILE}"
-    elif not all(np.isfinite(table.column(name)).all() for name in floats) or logprob.max() > 1e-3:
-        yield f"{RANKS_FILE}: {', '.join(floats)} must be finite, and ln p at most 0"
+    elif not all(np.isfinite(table.column(name)).all() for name in floats) or table.column("logprob").max() > 1e-3:
+        yield f"{RANKS_FILE}: {', '.join(floats)} must be finite, and logprob at most 0"
     elif table.column_or("token", -1).min() < -1:
         yield f"{RANKS_FILE}: ids of tokens must be at least 0, or -1 if they are not known"
-    elif (np.diff(table.column("position"))[np.diff(number) == 0] <= 0).any():
+    elif (np.diff(table.column("position"))[np.diff(document) == 0] <= 0).any():
         yield f"{RANKS_FILE}: positions must rise within a document"
     else:
         yield from numbers_that_disagree(record, path)
@@ -302,15 +312,12 @@ def _faults_of_ranks(record: Record, path: Path, documents: pa.Table | None) -> 
 
 
 def _metrics_that_disagree(record: Record, table: RankTable, documents: pa.Table | None) -> Iterator[str]:
-    """Yield a sentence for each metric that differs from the value that the ranks give.
-
-    This includes metrics that `numbers_that_disagree` does not check, such as standard errors.
-    """
+    """Yield a sentence for each metric that differs from the value that its ranks give, standard errors included."""
     counts = table.document_counts(rbp_ks(record.metrics))
     if documents is not None and "group" in documents.column_names:
         groups = [str(group) for group in documents.column("group").to_pylist()]
         counts = counts.in_groups([groups[number] for number in counts.document.tolist()])
-    computed = numbers(table.histogram(), counts)
+    computed = ce_and_rbp_metrics(table.histogram(), counts)
     rank_sum, rest_sum, _ = rank_and_rest_sums(table)
     computed |= {Metric.CE_RANK: rank_sum / len(table), Metric.CE_REST: rest_sum / len(table)}
     if table.ties_known:
@@ -322,11 +329,11 @@ def _metrics_that_disagree(record: Record, table: RankTable, documents: pa.Table
         if name not in record.metrics:
             yield f"{name} is missing"
     for name, value in record.metrics.items():
-        known = computed.get(name)
-        if known is None and (name.endswith("_se") or name in _REFERENCE_METRICS):
-            yield f"{name} is {value}, but it cannot be computed from its ranks"
-        elif known is not None and not math.isclose(value, known, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
-            yield f"{name} is {value}, but {known} according to its ranks"
+        by_ranks = computed.get(name)
+        if by_ranks is None and (name.endswith("_se") or name in _REFERENCE_METRICS):
+            yield f"{name} is {value}, but its ranks do not give this metric"
+        elif by_ranks is not None and not math.isclose(value, by_ranks, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+            yield f"{name} is {value}, but its ranks give {by_ranks}"
 
 
 def _faults_of_unscored(table: pa.Table) -> Iterator[str]:
@@ -340,16 +347,13 @@ def _faults_of_unscored(table: pa.Table) -> Iterator[str]:
 
 def _faults_of_tokens(texts: Any) -> Iterator[str]:
     """Yield faults of the texts of tokens, which must be a mapping of token ids to texts."""
-    if not isinstance(texts, Mapping) or not all(_TOKEN.fullmatch(k) and isinstance(t, str) for k, t in texts.items()):
+    if not isinstance(texts, Mapping) or not all(
+        _TOKEN_ID.fullmatch(token_id) and isinstance(text, str) for token_id, text in texts.items()
+    ):
         yield f"{TOKENS_FILE} must be a JSON object with a text for each token id"
-    elif not _can_be_written("".join(texts.values())):
-        yield f"{TOKENS_FILE}: a text has a character that cannot be encoded as UTF-8"
-
-
-def _can_be_written(text: str) -> bool:
-    """Return whether a text can be encoded as UTF-8, where a lone surrogate stands for one byte."""
+        return
     try:
-        text.encode(errors="surrogateescape")  # a token may hold only a part of a character
+        # A token may hold only a part of a character. Each byte of the part is a lone surrogate.
+        "".join(texts.values()).encode(errors="surrogateescape")
     except UnicodeEncodeError:
-        return False
-    return True
+        yield f"{TOKENS_FILE}: a text has a character that cannot be encoded as UTF-8"

@@ -1,4 +1,4 @@
-"""Adds checked measurements and scores from importers to a store."""
+"""Adds the checked measurements and scores of an importer to a store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Outbox, Record, Store
 from rbptrack.tracking.facts import measurement_tags, measurement_title
 from rbptrack.tracking.names import HISTOGRAM_FILE, RANKS_FILE, Metric
-from rbptrack.tracking.record import MAX_TEXT_LENGTH, compute_histogram, numbers, rbp_curve, size_metrics
+from rbptrack.tracking.record import MAX_TEXT_LENGTH, ce_and_rbp_metrics, compute_histogram, rbp_curve, size_metrics
 
 
 def import_content(importer: str, content: CheckedContent, path: Path, store: Store) -> list[str]:
@@ -32,67 +32,67 @@ def import_content(importer: str, content: CheckedContent, path: Path, store: St
         Lines about the import for the user.
 
     Raises:
-        StoreAway: the store does not answer. Run the command again later to complete the import.
+        StoreAway: the store does not answer. The measurements that it already got stay there.
 
     """
-    new_measurements = 0
+    num_new = 0
     for measurement in content.measurements:
         record = _make_record(measurement, importer, path.name)
-        if store.find_same(record):
+        if store.find_equivalent(record):
             continue
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
             if measurement.imported.ranks is not None:
                 measurement.imported.ranks.write(folder / RANKS_FILE)
                 compute_histogram(folder / RANKS_FILE).write(folder / HISTOGRAM_FILE)
             record.write(folder)
-            Outbox(store).deliver(folder, keep=True)  # the temporary folder is deleted at the end of the block
-        new_measurements += 1
+            Outbox(store).deliver(folder, keep_folder=True)  # it is deleted at the end of the block
+        num_new += 1
     scores_are_new = len(content.scores) > 0 and store.save_scores(content.scores, path.name)
-    return list(_report_lines(content, new_measurements, scores_are_new=scores_are_new))
+    return list(_summary_lines(content, num_new, scores_are_new=scores_are_new))
 
 
-def imported_line(new: int, measurements: int) -> str:
+def imported_line(num_new: int, num_measurements: int) -> str:
     """Return a line with the number of measurements that were imported.
 
     Args:
-        new: the number of measurements that the store did not have.
-        measurements: the number of all measurements in the file.
+        num_new: the number of measurements that the store did not have.
+        num_measurements: the number of all measurements in the file.
 
     """
-    others = "; the others are already in the store" if new < measurements else ""
-    return f"{new} of {counted(measurements, 'measurement')} imported{others}"
+    others = "; the others are already in the store" if num_new < num_measurements else ""
+    return f"{num_new} of {counted(num_measurements, 'measurement')} imported{others}"
 
 
-def _report_lines(content: CheckedContent, new_measurements: int, *, scores_are_new: bool) -> Iterator[str]:
-    """Yield the lines that tell the user what was imported, and what the imported numbers lack."""
+def _summary_lines(content: CheckedContent, num_new: int, *, scores_are_new: bool) -> Iterator[str]:
+    """Yield the lines that tell the user what was imported, and what the imported measurements lack."""
     if content.measurements:
-        yield imported_line(new_measurements, len(content.measurements))
-    without_ranks = sum(measurement.imported.ranks is None for measurement in content.measurements)
-    if without_ranks:
+        yield imported_line(num_new, len(content.measurements))
+    num_without_ranks = sum(measurement.imported.ranks is None for measurement in content.measurements)
+    if num_without_ranks:
         yield (
-            f"{without_ranks} without ranks: intervals with them cover the scatter between models, not that between "
-            "documents"
+            f"{num_without_ranks} without ranks: their intervals include the scatter between models, but not that "
+            "between documents"
         )
-    without_s = sum(measurement.row.non_embedding_params is None for measurement in content.measurements)
-    if without_s:
-        yield f"{without_s} without non_embedding_params: laws in size leave them out"
+    num_without_size = sum(measurement.row.non_embedding_params is None for measurement in content.measurements)
+    if num_without_size:
+        yield f"{num_without_size} without non_embedding_params: laws in size leave them out"
     if len(content.scores):
         yield f"{counted(len(content.scores), 'score')} {'imported' if scores_are_new else 'already in the store'}"
     yield from content.notes
 
 
-def _make_record(measurement: CheckedMeasurement, importer: str, file: str) -> Record:
-    """Make the record of an imported measurement. Its fingerprint depends on what was measured, not on the numbers."""
+def _make_record(measurement: CheckedMeasurement, importer: str, file_name: str) -> Record:
+    """Make the record of an imported measurement. Its fingerprint does not depend on the imported numbers."""
     row = measurement.row
     imported = measurement.imported
     metrics = _row_metrics(row)
     curve = list(row.rbp.items())
     if imported.ranks is not None:
         histogram = imported.ranks.histogram()
-        metrics |= numbers(histogram, imported.ranks.document_counts(list(row.rbp)))
+        metrics |= ce_and_rbp_metrics(histogram, imported.ranks.document_counts(list(row.rbp)))
         curve = rbp_curve(histogram)
-    # The identity has the model's name in the file, because two repositories may have the same family and size.
+    # The identity includes the model's name in the file, because two models may have one family and size.
     identity = {"imported": importer} | {name: str(value) for name, value in row.conditions.items()}
     model = f"{row.family}-{row.size}" if row.size else row.family
     values = row.model_dump(include=set(IMPORTABLE)) | {
@@ -100,7 +100,7 @@ def _make_record(measurement: CheckedMeasurement, importer: str, file: str) -> R
         "repo": imported.repo,
         "fingerprint": fingerprint(identity),
         "imported": importer,
-        "imported_from": file,
+        "imported_from": file_name,
         "notes": " ".join(imported.notes.split())[:MAX_TEXT_LENGTH],
         "without_ranks": imported.ranks is None,
     }
@@ -115,7 +115,7 @@ def _make_record(measurement: CheckedMeasurement, importer: str, file: str) -> R
 
 
 def _row_metrics(row: ImportedRow) -> dict[str, float]:
-    """Return all numbers of a row as metrics, with rbp_<k> and standard errors."""
+    """Return the numbers of a row as metrics, including rbp_<k> and standard errors."""
     columns = row.model_dump(exclude_none=True)
     names = [name for name in IMPORTABLE if BY_NAME[name].place is Place.METRIC and name != Metric.NON_EMBEDDING_PARAMS]
     metrics = {name: float(columns[name]) for name in names if name in columns}

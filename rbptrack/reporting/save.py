@@ -81,7 +81,7 @@ def save_reports(
             began=time.time() - analysis.seconds,
         )
         if analysis is with_page:
-            page_address = store.reports.page(run_id) or str(store.artifact(run_id, PAGE))
+            page_address = store.reports.run_page(run_id) or str(store.artifact(run_id, PAGE))
     return page_address
 
 

@@ -199,7 +199,7 @@ def log_failure(cell: Cell, store: Store, message: str) -> None:
     """Log a FAILED run that says why a cell failed. Does nothing if the store does not answer."""
     facts = Facts.collect(cell.config, cell.identity, _pinned_facts(cell))
     with suppress(RbptrackError):
-        store.fail(Record(facts.title, facts.tags(), facts.params()), message)
+        store.log_failure(Record(facts.title, facts.tags(), facts.params()), message)
 
 
 def leave_failure(cell: Cell, message: str) -> None:
@@ -252,7 +252,7 @@ def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
     model, corpus = loader.load(cell)
     facts = _collect_facts(cell, model, corpus, loader.check(cell).template)
     cell.folder.mkdir(exist_ok=True)
-    Outbox(store).address(cell.folder)
+    Outbox(store).write_address(cell.folder)
     measure_loaded(
         cell.folder,
         cell.config,

@@ -143,7 +143,7 @@ def _sweep_name(configs: Sequence[Config]) -> str:
 def _deliver_waiting(store: Store) -> None:
     """Deliver the measurements that earlier commands and jobs left on this disk."""
     outbox = Outbox(store)
-    if not outbox.waiting():
+    if not outbox.waiting_folders():
         return
     with suppress(StoreAway):
         for delivered in outbox.deliver_waiting():
@@ -258,7 +258,7 @@ class _FinishedSweep:
                 self.store, runs, analyses, page, command=self.command, sweep=self.name, reading=reading_page
             )
             run_id = self._save(run_ids, description=description, files=page_files(page, reading_page))
-            address = self.store.reports.page(run_id) or short_path(self.store.artifact(run_id, PAGE))
+            address = self.store.reports.run_page(run_id) or short_path(self.store.artifact(run_id, PAGE))
             say(f"report   {address}")
         except RbptrackError as error:  # the measurements are in the store, and `report` can repeat the analysis
             complain(f"the report is not logged: {error}")

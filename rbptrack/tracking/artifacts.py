@@ -1,4 +1,4 @@
-"""Read the artifacts of runs. Files on this machine are read in place; others are fetched once into a cache."""
+"""Read the artifacts of runs. Artifacts on this machine are read in place; others are downloaded once into a cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pandas as pd
 
 from rbptrack.analysis.rank_store import RankStore
-from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway
+from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway, first_line
 from rbptrack.base.parquet import read_table
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources import cache
@@ -30,7 +30,7 @@ class Artifacts(RankStore):
 
     Attributes:
         connection: the connection to the store.
-        locations: the address of each run's artifacts, by run ID. Runs are added when they are first looked up.
+        locations: the address of each run's artifacts, by run ID. It has only runs that were read already.
 
     """
 
@@ -39,13 +39,13 @@ class Artifacts(RankStore):
         self.locations: dict[str, str] = {}
 
     def artifact(self, run_id: str, name: str) -> Path:
-        """Return the path of an artifact on this machine. An artifact on a server is fetched into the cache first."""
-        local = local_path(self._location(run_id))
-        if local is None:
-            return self._fetch_into_cache(run_id, name)
-        if not (local / name).is_file():
-            raise MissingArtifact(f"run {run_id} lacks its artifact {name}: {local / name} does not exist")
-        return local / name
+        """Return the path of an artifact on this machine. An artifact on a server is downloaded to the cache first."""
+        folder = local_path(self._location(run_id))
+        if folder is None:
+            return self._download_to_cache(run_id, name)
+        if not (folder / name).is_file():
+            raise MissingArtifact(f"run {run_id} lacks its artifact {name}: {folder / name} does not exist")
+        return folder / name
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
         """Read the rank table of a measurement. If `columns` is None, all columns are read."""
@@ -72,10 +72,11 @@ class Artifacts(RankStore):
         return self._read(run_id, RANKS_FILE, lambda path: RankTable.read_documents(path, documents))
 
     def unscored(self, run_id: str) -> pd.DataFrame:
-        """Read the list of tokens that the model saw but that were not scored.
+        """Read the list of tokens that the model read but that were not scored.
 
         Returns:
-            The columns `document`, `position` and `token`. There are no rows if this artifact is missing.
+            The columns `document` (its number), `position` (the token's index in the document) and `token` (its id).
+            There are no rows if the artifact is missing.
 
         """
         try:
@@ -88,7 +89,8 @@ class Artifacts(RankStore):
         """Read the list of the documents of a measurement.
 
         Returns:
-            The columns `document` (the number), `id` and `tokens`. There are no rows if this artifact is missing.
+            The columns `document` (its number), `id` (its id in the dataset) and `tokens` (how many it has). There are
+            no rows if the artifact is missing.
 
         """
         columns = ["document", "id", "tokens"]
@@ -99,14 +101,17 @@ class Artifacts(RankStore):
         return frame
 
     def groups(self, run_id: str) -> Sequence[str]:
-        """Read the group of each document of a measurement, in the order of the documents' numbers."""
+        """Read the group of each document of a measurement, in the order of the documents' numbers.
+
+        Raises MissingArtifact if groups are unknown.
+        """
         table = self._read(run_id, DOCUMENTS_FILE, lambda path: read_table(path, ["group"]))
         if "group" not in table.column_names:
             raise MissingArtifact(f"run {run_id} does not say to which groups its documents belong")
         return [str(group) for group in table.column("group").to_pylist()]
 
     def _read(self, run_id: str, name: str, read: Callable[[Path], T]) -> T:
-        """Read an artifact with the function `read`. If its copy in the cache is damaged, fetch it again."""
+        """Read an artifact with the function `read`. If its copy in the cache is damaged, download it again."""
         path = self.artifact(run_id, name)
         try:
             return read(path)
@@ -123,8 +128,8 @@ class Artifacts(RankStore):
                 self.locations[run_id] = self.connection.client.get_run(run_id).info.artifact_uri
         return self.locations[run_id]
 
-    def _fetch_into_cache(self, run_id: str, name: str) -> Path:
-        """Download an artifact into the cache, unless the cache already has it. Return the path of the copy."""
+    def _download_to_cache(self, run_id: str, name: str) -> Path:
+        """Download an artifact to the cache, unless the cache already has it. Return the path of the copy."""
         cached = _cache_folder() / run_id / name
         if not cached.is_file():
             cached.parent.mkdir(parents=True, exist_ok=True)
@@ -135,8 +140,7 @@ class Artifacts(RankStore):
 
     def download(self, run_id: str, name: str, folder: Path) -> Path:
         """Copy an artifact into a folder without using the cache. Return the path of the copy."""
-        local = local_path(self._location(run_id))
-        if local is not None:
+        if local_path(self._location(run_id)) is not None:
             return Path(shutil.copy(self.artifact(run_id, name), folder))
         import mlflow.artifacts
         from mlflow.exceptions import MlflowException
@@ -151,12 +155,15 @@ class Artifacts(RankStore):
             except (MlflowException, OSError) as error:
                 names = {entry.path for entry in self.connection.client.list_artifacts(run_id)}
                 if name in names:
-                    raise StoreAway(f"the artifact {name} of run {run_id} cannot be fetched: {error}") from error
+                    raise StoreAway(
+                        f"the artifact {name} of run {run_id} cannot be downloaded ({first_line(error)}): try again "
+                        "later"
+                    ) from error
                 raise MissingArtifact(f"run {run_id} lacks its artifact {name}") from error
 
 
 def local_path(address: str) -> Path | None:
-    """Return the local path of an address, or None if the address is on a server."""
+    """Return the path that an address of artifacts names on this machine, or None if it is on a server."""
     parts = urlsplit(address)
     if parts.scheme == "file":
         return Path(unquote(parts.path))
@@ -166,5 +173,5 @@ def local_path(address: str) -> Path | None:
 
 
 def _cache_folder() -> Path:
-    """Return the folder of fetched artifacts, which is created if it does not exist."""
+    """Return the folder of downloaded artifacts, which is created if it does not exist."""
     return cache.writable_folder(cache.root() / "artifacts")

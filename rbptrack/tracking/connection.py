@@ -25,11 +25,11 @@ from rbptrack.tracking.errors import translate_errors
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-_SERVERS = ("http", "databricks")
+_SERVER_PREFIXES = ("http", "databricks")
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks")
-_ADDRESS_OF_A_FILE = "sqlite:///"
+_SQLITE_PREFIX = "sqlite:///"
 
-_SETTINGS = {  # environment variables that are set while a store is used, unless the user has set them
+_ENVIRONMENT = {  # variables that are set while a store is used, unless the user has set them
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # MLflow then gives up on a server after 5 s instead of 4 minutes
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -37,15 +37,15 @@ _SETTINGS = {  # environment variables that are set while a store is used, unles
 
 
 class Connection:
-    """The connection to a tracking store. Each process creates its own MLflow client on first use.
+    """The connection to a tracking store. Each process creates its own MLflow client when it first needs it.
 
     Args:
-        uri: the address; empty means MLFLOW_TRACKING_URI, or else the store that MLflow uses in this folder.
+        uri: the address; empty for MLFLOW_TRACKING_URI or, if that is not set, for ./mlflow.db.
 
     Attributes:
         uri: the address. The path of a SQLite file is absolute.
         database: the path of the SQLite file; None for other stores.
-        writer: the name of the lock. Processes that share a lock have equal names.
+        writer: the name of the lock for writing. Two processes have equal names if they share a lock.
 
     Raises:
         BadInput: the address does not name a tracking store, or holds a password.
@@ -57,24 +57,24 @@ class Connection:
         self._lock_file = (self.database.parent / "mlruns" if self.database else mlruns_folder()) / "store.lock"
         # A SQLite file has one lock, next to the file. For a server, each folder of each machine has its own lock.
         self.writer = "beside the database" if self.database else f"{socket.gethostname()}:{mlruns_folder()}"
-        self._lock = FileLock(self._lock_file)  # the thread that holds the lock may acquire it again
+        self._lock = FileLock(self._lock_file)  # reentrant: the thread that holds the lock may acquire it again
         self._client: MlflowClient | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the client and the lock when pickling. Another process creates its own."""
+        """Return the attributes to pickle, without the client and the lock. Another process creates its own."""
         return {name: value for name, value in vars(self).items() if name not in ("_client", "_lock")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _client=None, _lock=FileLock(state["_lock_file"]))
 
     @property
-    def shown(self) -> str:
-        """The address without a password."""
+    def shown_address(self) -> str:
+        """The address for messages, without a password."""
         return without_password(self.uri)
 
     @property
     def exists(self) -> bool:
-        """False for a SQLite file that does not exist yet. True for every other store, even if it does not answer."""
+        """Whether the store exists. Only a SQLite file can be missing; a server counts as existing."""
         return self.database is None or (self.database.exists() and self.database.stat().st_size > 0)
 
     @property
@@ -91,24 +91,24 @@ class Connection:
                 if self.database and not self.exists:
                     with self.write_lock():
                         if not self.exists:
-                            _make_database(self.database)
-                if not self.database and not self.uri.startswith(_SERVERS):
+                            _create_database(self.database)
+                if not self.database and not self.uri.startswith(_SERVER_PREFIXES):
                     _try_to_connect(self.uri)
-                self._client = _make_client(self.uri)
+                self._client = _create_client(self.uri)
         return self._client
 
     @contextmanager
     def translated_errors(self) -> Iterator[None]:
         """Translate the errors that MLflow raises in a block to StoreAway, StoreRefuses or BadInput."""
-        with _settings(_SETTINGS), translate_errors(self.uri):
+        with _set_missing_variables(_ENVIRONMENT), translate_errors(self.uri):
             yield
 
     @contextmanager
     def write_lock(self) -> Iterator[None]:
-        """Hold the store's lock for writing while a block runs.
+        """Hold the store's lock for writing while a block runs. Only one process at a time can hold it.
 
-        One process at a time can hold it: for a SQLite file, of all processes that write to the file; for a server, of
-        all processes that write to it from this folder.
+        All processes that write to a SQLite file share its lock. For a server, only the processes that write to it from
+        this folder share a lock.
         """
         with self.translated_errors():
             self._lock_file.parent.mkdir(parents=True, exist_ok=True)
@@ -123,11 +123,9 @@ class Connection:
 
 
 def _absolute_address(uri: str) -> tuple[str, Path | None]:
-    """Return the address with an absolute path, and the path of its SQLite file (None for other stores).
+    """Return an address with an absolute path, and the path of its SQLite file (None for other stores).
 
-    Raises:
-        BadInput: the address does not name a tracking store.
-
+    Raises BadInput if the address does not name a tracking store.
     """
     scheme = uri.partition(":")[0].partition("+")[0].lower()
     if not uri:
@@ -146,23 +144,23 @@ def _absolute_address(uri: str) -> tuple[str, Path | None]:
         database = Path(path).absolute()
     if database.is_dir():
         raise BadInput(f"{database} is a folder, not a tracking store: give sqlite:///{database}/mlflow.db")
-    if database.exists() and not database.is_file():  # as root, we would otherwise replace /dev/null by a file
+    if database.exists() and not database.is_file():  # otherwise root would replace /dev/null by a file
         raise BadInput(f"{database} is {describe_kind(database)}, not a tracking store: give sqlite:///FILE")
-    return _ADDRESS_OF_A_FILE + str(database).replace("%", "%25").replace("?", "%3F"), database
+    return _SQLITE_PREFIX + str(database).replace("%", "%25").replace("?", "%3F"), database
 
 
-def _make_client(uri: str) -> MlflowClient:
+def _create_client(uri: str) -> MlflowClient:
     """Create MLflow's client.
 
-    MLflow also creates the folder of a SQLite file, but does not decode escapes such as %3F in the address. The folder
-    with the undecoded name is a wrong one, and is removed.
+    MLflow also creates the folder of a SQLite file, but does not decode escapes such as %3F in the address. It
+    therefore creates a folder with a wrong name, which is removed here.
     """
     from mlflow import MlflowClient
 
-    spelled = Path(uri.removeprefix(_ADDRESS_OF_A_FILE)).parent
-    strays = [folder for folder in (spelled, *spelled.parents) if "%" in str(folder) and not folder.exists()]
+    undecoded = Path(uri.removeprefix(_SQLITE_PREFIX)).parent
+    wrong_folders = [folder for folder in (undecoded, *undecoded.parents) if "%" in str(folder) and not folder.exists()]
     client = MlflowClient(uri)
-    for folder in strays:
+    for folder in wrong_folders:
         with suppress(OSError):
             folder.rmdir()
     return client
@@ -180,8 +178,8 @@ def _try_to_connect(uri: str) -> None:
 
 
 @contextmanager
-def _settings(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set those environment variables that are not set yet, while the block runs."""
+def _set_missing_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """While a block runs, set those environment variables that are not set yet."""
     missing = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(missing)
     try:
@@ -191,12 +189,12 @@ def _settings(variables: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def _make_database(database: Path) -> None:
+def _create_database(database: Path) -> None:
     """Create the SQLite file of a store, completely or not at all.
 
     The caller must hold the store's lock, because two processes that create the file at the same time would damage it.
     """
-    artifacts = Path.cwd() / "mlruns" / "0"  # where MLflow would keep the artifacts of its experiment `Default`
+    artifacts = Path.cwd() / "mlruns" / "0"  # where MLflow keeps the artifacts of its experiment `Default`
     with replacing(database) as unfinished:
         unfinished.write_bytes(_empty_database())
         with closing(sqlite3.connect(unfinished)) as connection, connection:
@@ -207,15 +205,16 @@ def _make_database(database: Path) -> None:
 def _empty_database() -> bytes:
     """Return the content of the SQLite file that MLflow creates for a new store.
 
-    MLflow takes about a second to create it, so it is created once in a process. The file uses write-ahead logging,
-    which cuts the time that writers wait to a third.
+    MLflow takes about a second to create the file, so each process creates it once. The file uses write-ahead logging,
+    with which writers wait only a third of the time.
     """
     from mlflow import MlflowClient
 
     with tempfile.TemporaryDirectory() as folder:
         template = Path(folder, "mlflow.db")
-        with _settings({"MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool"}):  # connections are closed after each use
-            MlflowClient(f"{_ADDRESS_OF_A_FILE}{template}").search_experiments(max_results=1)
+        # With NullPool, SQLAlchemy closes each connection after its use.
+        with _set_missing_variables({"MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool"}):
+            MlflowClient(f"{_SQLITE_PREFIX}{template}").search_experiments(max_results=1)
         with closing(sqlite3.connect(template)) as connection:
             connection.execute("pragma journal_mode=WAL")
         return template.read_bytes()

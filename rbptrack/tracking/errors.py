@@ -13,8 +13,8 @@ from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuse
 from rbptrack.base.secrets import without_password
 
 _LIBRARIES = ("mlflow", "sqlalchemy", "requests", "urllib3")
-_AWAY = (429, 502, 503, 504)  # status codes of a busy server, and of a proxy whose server does not answer
-_NO_CONNECTION = (
+_BUSY_OR_AWAY = (429, 502, 503, 504)  # HTTP status codes of a busy server, and of a proxy whose server does not answer
+_CONNECTION_ERRORS = (
     "ConnectionError",
     "Timeout",
     "ConnectTimeout",
@@ -22,8 +22,8 @@ _NO_CONNECTION = (
     "ChunkedEncodingError",
     "ProtocolError",
 )
-_MAX_QUOTED = 300  # largest number of characters quoted from another program's message
-# These messages have no type or code of their own: an error page of a server, and an answer that is cut off.
+_MAX_QUOTED = 300  # largest number of characters that are quoted from another program's message
+# Two errors that have no type or code of their own: a server's error page, and an answer that is cut off.
 _NO_ANSWER = re.compile(r"failed with error code 50\d|not in a valid JSON format. Response body: '\{")
 
 
@@ -49,11 +49,12 @@ def translate_errors(uri: str) -> Iterator[None]:
         # A missing database driver raises ImportError.
         if not from_library and not isinstance(error, (OSError, sqlite3.Error, ImportError)):
             raise
-        raise _translated(error, without_password(uri)) from error
+        raise _explain(error, without_password(uri)) from error
 
 
-def _translated(error: Exception, store: str) -> RbptrackError:
-    causes = list(_causes(error))
+def _explain(error: Exception, store: str) -> RbptrackError:
+    """Return the error for the user that explains an error of MLflow or its database. `store` is the shown address."""
+    causes = list(_errors_within(error))
     quoted = textwrap.shorten(without_password(str(error)), _MAX_QUOTED, placeholder=" ...")
     if any("out-of-date database schema" in str(cause) or "Can't locate revision" in str(cause) for cause in causes):
         import mlflow
@@ -64,19 +65,17 @@ def _translated(error: Exception, store: str) -> RbptrackError:
             "If it is newer, run: pip install --upgrade mlflow"
         )
     for cause in reversed(causes):  # the innermost error is the most precise
-        explanation = (
-            _system_error(cause, store) or _sqlite_error(cause, store, quoted) or _postgres_error(cause, store, quoted)
-            or _server_error(cause, store, quoted)
-        )  # fmt: skip
-        if explanation is not None:
-            return explanation
+        for explain in (_explain_system_error, _explain_sqlite_error, _explain_postgres_error, _explain_server_error):
+            explanation = explain(cause, store, quoted)
+            if explanation is not None:
+                return explanation
     if _NO_ANSWER.search(str(error)):
         return StoreAway(f"the tracking store {store} does not answer: {quoted}")
     return BadInput(f"the tracking store {store} cannot be used: {quoted}")
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, then its causes and the errors in its attributes and arguments, and theirs in turn."""
+def _errors_within(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, its causes, and all errors in its attributes and arguments, beginning with the outermost."""
     waiting: list[object] = [error]
     seen: set[int] = set()
     while waiting:
@@ -89,12 +88,12 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         waiting += [candidate.__cause__, candidate.__context__, *attributes, *candidate.args]
 
 
-def _system_error(error: BaseException, store: str) -> RbptrackError | None:
+def _explain_system_error(error: BaseException, store: str, quoted: str) -> RbptrackError | None:
     number = getattr(error, "errno", None)
     if not isinstance(error, OSError) or number is None:
         return None
     if number in (errno.ENOSPC, errno.EDQUOT):
-        return _full(store)
+        return _disk_is_full(store)
     if number in (errno.EROFS, errno.EACCES):
         return StoreRefuses(f"the tracking store {store} is not writable: {error}")
     if isinstance(error, ConnectionError):
@@ -102,12 +101,12 @@ def _system_error(error: BaseException, store: str) -> RbptrackError | None:
     return None
 
 
-def _sqlite_error(error: BaseException, store: str, quoted: str) -> RbptrackError | None:
+def _explain_sqlite_error(error: BaseException, store: str, quoted: str) -> RbptrackError | None:
     if not isinstance(error, sqlite3.Error):
         return None
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code, without SQLite's extension bits
     if code == sqlite3.SQLITE_FULL:
-        return _full(store)
+        return _disk_is_full(store)
     if code == sqlite3.SQLITE_READONLY:
         return StoreRefuses(f"the tracking store {store} is not writable: {quoted}")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -115,55 +114,55 @@ def _sqlite_error(error: BaseException, store: str, quoted: str) -> RbptrackErro
     return BadInput(f"the tracking store {store} cannot be used: {quoted}")
 
 
-def _postgres_error(error: BaseException, store: str, quoted: str) -> RbptrackError | None:
-    """Explain an error of psycopg by its code. Appendix A of PostgreSQL's manual lists the codes."""
+def _explain_postgres_error(error: BaseException, store: str, quoted: str) -> RbptrackError | None:
+    """Explain an error of psycopg by its SQLSTATE code. Appendix A of PostgreSQL's manual lists the codes."""
     if not type(error).__module__.startswith("psycopg"):
         return None
     code = getattr(error, "sqlstate", None) or ""
     text = str(error)
+    # The text is searched, too, because errors that psycopg raises while it connects have no code.
     if code[:2] in ("28", "3D") or re.search(r'authentication failed|" does not exist|no password supplied', text):
-        # While psycopg connects, its errors have no code.
         return BadInput(f"the database {store} refuses the connection: {quoted}")
     if code == "42501":
         return StoreRefuses(f"the database {store} does not permit this: {quoted}")
     if code == "53100":
-        return _full(store)
+        return _disk_is_full(store)
     if code[:2] in ("", "08", "53", "57") and type(error).__name__ == "OperationalError":
         return StoreAway(f"the tracking store {store} does not answer: {quoted}")
     return None
 
 
-def _server_error(error: BaseException, store: str, quoted: str) -> RbptrackError | None:
-    if type(error).__name__ in _NO_CONNECTION and type(error).__module__.startswith(("requests", "urllib3")):
+def _explain_server_error(error: BaseException, store: str, quoted: str) -> RbptrackError | None:
+    if type(error).__name__ in _CONNECTION_ERRORS and type(error).__module__.startswith(("requests", "urllib3")):
         return StoreAway(f"the tracking store {store} does not answer: {quoted}")
-    status = _status(error)
+    status = _http_status(error)
     if status == 401:
         return StoreRefuses(
             f"the tracking server {store} refuses this user or password: "
             "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
         )
-    if status == 403 and "Permission denied" in quoted:  # other servers answer 403 to a host name that they reject
+    if status == 403 and "Permission denied" in quoted:  # 403 without this text may mean a host name that is refused
         return StoreRefuses(
             f"the tracking server {store} does not give this user permission: ask its administrator for permission on "
             "the experiment, or name another one (tracking.experiment=NAME; --experiment NAME for other commands)"
         )
     if status == 403:
         return StoreRefuses(f"the tracking server {store} does not permit this: {quoted}")
-    if status in _AWAY or (status == 500 and type(error).__name__ == "RestException"):
+    if status in _BUSY_OR_AWAY or (status == 500 and type(error).__name__ == "RestException"):
         return StoreAway(f"the tracking store {store} does not answer: {quoted}")
     return None
 
 
-def _status(error: BaseException) -> int:
+def _http_status(error: BaseException) -> int:
     """Return the HTTP status code of an error, or 0 if it has none."""
     response = getattr(error, "response", None)
     if response is not None:
         return int(getattr(response, "status_code", 0))
-    code = getattr(error, "get_http_status_code", None)
-    return int(code()) if code else 0
+    get_status = getattr(error, "get_http_status_code", None)
+    return int(get_status()) if get_status else 0
 
 
-def _full(store: str) -> StoreRefuses:
+def _disk_is_full(store: str) -> StoreRefuses:
     return StoreRefuses(
         f"the disk of the tracking store {store} is full: free some space. Finished measurements are kept"
     )

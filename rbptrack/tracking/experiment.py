@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from mlflow.entities import Experiment as MlflowExperiment
     from mlflow.entities import Run
 
-_KIND = "mlflow.experimentKind"
-_TRAINING = "custom_model_development"  # without this tag, MLflow shows its page for LLM applications
-_RUNS_OF_A_PAGE = 1000  # number of runs in one answer of the server
-_SIGNS_OF_AN_ADDRESS = set("?#%")
+_KIND_TAG = "mlflow.experimentKind"
+_TRAINING = "custom_model_development"  # without this value, MLflow shows its page for LLM applications
+_MAX_RUNS_OF_A_PAGE = 1000  # largest number of runs in one answer of the store
+_SPECIAL_IN_ADDRESSES = set("?#%")
 
 
 class Experiment:
-    """One MLflow experiment and its runs. It is created when something is logged.
+    """One MLflow experiment and its runs. The experiment is created when something is logged.
 
     Args:
         connection: the connection to the store.
@@ -37,7 +37,7 @@ class Experiment:
     def find(self) -> str | None:
         """Return the ID of the experiment, or None if it does not exist. Raises BadInput if it was deleted."""
         if self._id is None and self.connection.exists:
-            experiment = self._get()
+            experiment = self._fetch()
             if experiment is not None:
                 self._id = str(experiment.experiment_id)
         return self._id
@@ -50,9 +50,9 @@ class Experiment:
 
             with self.connection.translated_errors():
                 try:
-                    self._id = client.create_experiment(self.name, self._location(), tags={_KIND: _TRAINING})
+                    self._id = client.create_experiment(self.name, self._artifact_location(), {_KIND_TAG: _TRAINING})
                 except MlflowException:
-                    if self.find() is None:  # otherwise another machine has created it at the same time
+                    if self.find() is None:  # if it is found, another process created it at the same time
                         raise
         return str(self._id)
 
@@ -67,16 +67,15 @@ class Experiment:
         experiment = self.find_or_create()
         client = self.connection.client
         with self.connection.translated_errors():
-            kind = client.get_experiment(experiment).tags.get(_KIND, _TRAINING)
-            client.set_experiment_tag(experiment, _KIND, kind)
+            kind = client.get_experiment(experiment).tags.get(_KIND_TAG, _TRAINING)
+            client.set_experiment_tag(experiment, _KIND_TAG, kind)
 
-    def search(self, condition: str, *, most: int = 0) -> Iterator[Run]:
-        """Yield runs, the newest first. Yields nothing if the store or the experiment does not exist yet.
+    def search(self, condition: str, *, max_runs: int = 0) -> Iterator[Run]:
+        """Yield runs that are not deleted, the newest first. Yield none if the store or experiment does not exist yet.
 
         Args:
-            condition: MLflow's filter, such as `attributes.status = 'FINISHED'`. If it is empty, all runs pass that
-                are not deleted.
-            most: the largest number of runs; 0 means all.
+            condition: a filter in MLflow's language, such as `attributes.status = 'FINISHED'`; empty for all runs.
+            max_runs: the largest number of runs; 0 for all.
 
         """
         experiment = self.find()
@@ -87,23 +86,23 @@ class Experiment:
                 page = client.search_runs(
                     [experiment],
                     condition,
-                    max_results=most or _RUNS_OF_A_PAGE,
+                    max_results=max_runs or _MAX_RUNS_OF_A_PAGE,
                     order_by=["attributes.start_time DESC"],
                     page_token=token,
                 )
             yield from page
             token = page.token
-            if most or not token:
+            if max_runs or not token:
                 return
 
-    def page(self, run_id: str) -> str:
+    def run_page(self, run_id: str) -> str:
         """Return the address of a run's page. It is empty if the store is not a server."""
         if not self.connection.uri.startswith("http"):
             return ""
-        server = self.connection.shown.rstrip("/")
+        server = self.connection.shown_address.rstrip("/")
         return f"{server}/#/experiments/{self.find()}/runs/{run_id}?workflowType=machine_learning"
 
-    def _get(self) -> MlflowExperiment | None:
+    def _fetch(self) -> MlflowExperiment | None:
         client = self.connection.client
         with self.connection.translated_errors():
             experiment: MlflowExperiment | None = client.get_experiment_by_name(self.name)
@@ -114,9 +113,13 @@ class Experiment:
             )
         return experiment
 
-    def _location(self) -> str | None:
-        """Return the address for artifacts. None means MLflow's own place, which is ./mlruns/<id>."""
+    def _artifact_location(self) -> str | None:
+        """Return the address of the folder for artifacts. None means MLflow's default, which is ./mlruns/<id>.
+
+        The default is used if the SQLite file is in the working folder, unless MLflow would misread the folder's path
+        as an address.
+        """
         database = self.connection.database
-        if database is None or (database.parent == Path.cwd() and not _SIGNS_OF_AN_ADDRESS & set(str(database))):
+        if database is None or (database.parent == Path.cwd() and not _SPECIAL_IN_ADDRESSES & set(str(database))):
             return None
         return (database.parent / "mlruns" / file_part(self.name)).as_uri()

@@ -39,7 +39,7 @@ class Facts:
         cls,
         config: CellConfig,
         identity: Mapping[str, Any],
-        further: Mapping[str, object],
+        other_facts: Mapping[str, object],
         *,
         model: CausalModel | None = None,
         corpus: Corpus | None = None,
@@ -49,22 +49,25 @@ class Facts:
         Args:
             config: the configuration of the cell.
             identity: everything that determines the numbers of the measurement.
-            further: facts that do not follow from the other arguments, by name.
-            model: the loaded model; None if it was not loaded.
-            corpus: the dataset as sequences; None if it was not read.
+            other_facts: facts that do not follow from the other arguments, by name.
+            model: the loaded model, or None if it was not loaded.
+            corpus: the dataset as sequences, or None if it was not read.
 
         """
         values = _model_config_facts(config.model) | _dataset_config_facts(config.dataset)
-        values |= {"candidates": config.candidates.value, "rank": config.rank.value}
-        values |= {"tokenizer_rules": identity.get("tokenizer_rules", "")}
-        values |= {"scoring": SCORING_VERSION, "software": software()}
+        values["candidates"] = config.candidates.value
+        values["rank"] = config.rank.value
+        values["tokenizer_rules"] = identity.get("tokenizer_rules", "")
+        values["scoring"] = SCORING_VERSION
+        values["software"] = software()
         if config.reference is not None:
             values["reference"] = reference_title(config.reference)
         if model is not None:
             values |= _model_facts(model)
         if corpus is not None:
-            values |= {"documents_hash": corpus.texts_hash, "documents": len(corpus.document_ids)}
-        return cls(config=config, identity=identity, values={**values, **further})
+            values["documents_hash"] = corpus.texts_hash
+            values["documents"] = len(corpus.document_ids)
+        return cls(config=config, identity=identity, values={**values, **other_facts})
 
     @property
     def fingerprint(self) -> str:
@@ -85,7 +88,7 @@ class Facts:
         return stored_texts(Place.PARAM, self.values)
 
     def yaml(self) -> str:
-        """Return the whole configuration as YAML, without the address of the store, which other people do not need."""
+        """Return the configuration as YAML. The address of the store is left out, because others do not need it."""
         config = self.config
         tracking = getattr(config, "tracking", None)
         if isinstance(tracking, TrackingConfig):
@@ -105,7 +108,7 @@ def measurement_tags(values: Mapping[str, object]) -> dict[str, str]:
 
 
 def reference_title(reference: ModelConfig) -> str:
-    """Return the name of a reference. A precision other than float32 is added, as in `pythia-1b bfloat16`."""
+    """Return the name of a reference, with its precision if that is not float32: `pythia-1b bfloat16`."""
     if reference.dtype is Dtype.float32:
         return reference.name
     return f"{reference.name} {reference.dtype.value}"
@@ -139,7 +142,7 @@ def _dataset_config_facts(dataset: DatasetConfig) -> dict[str, object]:
         "dataset_config": dataset.config,
         "split": dataset.split,
         "fields": ", ".join(dataset.fields) if dataset.fields != ["text"] else "",
-        "selection": _selection(dataset),
+        "selection": _describe_selection(dataset),
         "sequence": dataset.sequence.value,
         "seq_len": dataset.seq_len,
         "context": dataset.context if dataset.sequence is SequenceRule.slide else 0,
@@ -157,7 +160,7 @@ def _model_facts(model: CausalModel) -> dict[str, object]:
     }
 
 
-def _selection(dataset: DatasetConfig) -> str:
+def _describe_selection(dataset: DatasetConfig) -> str:
     """Describe how documents were selected, such as `of the first 1000 rows, lang=en, 100 by shuffle, seed 42`."""
     parts = []
     if dataset.head:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _NOT_IN_NAMES = str.maketrans(dict.fromkeys("/:.%\"'", "_"))  # MLflow refuses names with these characters
 
 
-class Models:
-    """Finds and creates the LoggedModels of one experiment. The caller must hold the store's lock."""
+class LoggedModels:
+    """The LoggedModels of one experiment. The caller must hold the store's lock."""
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
@@ -33,8 +33,12 @@ class Models:
     def find_or_create(self, record: Record, run_id: str) -> str | None:
         """Return the ID of the LoggedModel of a measurement, and create the LoggedModel if it does not exist.
 
-        If an earlier process was interrupted while it created the LoggedModel, this method completes it. Its source run
-        is then the unfinished run of that process, which is deleted.
+        If an earlier process was interrupted while it created the LoggedModel, this method completes it. The source run
+        of such a LoggedModel is the unfinished run of that process, which no longer exists.
+
+        Args:
+            record: the record of the measurement.
+            run_id: the ID of the run of the measurement, which becomes the source run of a new LoggedModel.
 
         Returns:
             The ID, or None if the server is too old for LoggedModels.
@@ -45,7 +49,7 @@ class Models:
 
         with self._connection.translated_errors():
             try:
-                model = self._find(_identity(record)) or self._create(record, run_id)
+                model = self._find(_model_hash(record)) or self._create(record, run_id)
                 if model.status != LoggedModelStatus.READY:
                     self._complete(model)
             except MlflowException as error:
@@ -54,26 +58,26 @@ class Models:
                 raise
         return str(model.model_id)
 
-    def _find(self, identity: str) -> LoggedModel | None:
+    def _find(self, model_hash: str) -> LoggedModel | None:
         models = self._connection.client.search_logged_models(
             [self._experiment.find_or_create()],
-            filter_string=f"tags.`{Tag.LOGGED_MODEL}` = '{identity}'",
+            filter_string=f"tags.`{Tag.LOGGED_MODEL}` = '{model_hash}'",
             order_by=[{"field_name": "creation_time", "ascending": True}],
             max_results=1,
         )
         return models[0] if models else None
 
     def _create(self, record: Record, run_id: str) -> LoggedModel:
-        """Create a LoggedModel with the status PENDING. The file that describes it is still missing."""
+        """Create a LoggedModel without the file that describes it. Its status is PENDING."""
         from mlflow.utils.mlflow_tags import MLFLOW_MODEL_IS_EXTERNAL
 
         names = [fact.name for fact in FACTS if fact.in_logged_model]
         tags = {Tag.PREFIX + name: record.tags[Tag.PREFIX + name] for name in names if Tag.PREFIX + name in record.tags}
         return self._connection.client.create_logged_model(
             self._experiment.find_or_create(),
-            name=_name(record),
+            name=_model_name(record),
             source_run_id=run_id,
-            tags=tags | {Tag.LOGGED_MODEL: _identity(record), MLFLOW_MODEL_IS_EXTERNAL: "true"},
+            tags=tags | {Tag.LOGGED_MODEL: _model_hash(record), MLFLOW_MODEL_IS_EXTERNAL: "true"},
             params={name: record.params[name] for name in names if name in record.params},
             model_type="causal language model",
         )
@@ -81,8 +85,8 @@ class Models:
     def _complete(self, model: LoggedModel) -> None:
         """Write the file that describes a LoggedModel, which MLflow needs to register it, and set its status to READY.
 
-        This uses private functions of MLflow. The public `mlflow.create_external_model` writes to the default store of
-        the process instead of this connection's, and it cannot complete an existing model.
+        This method uses private functions of MLflow, because the public `mlflow.create_external_model` cannot complete
+        an existing model, and writes to the process's default store instead of this one.
         """
         from mlflow.entities import LoggedModelStatus
         from mlflow.models.model import MLMODEL_FILE_NAME
@@ -95,14 +99,14 @@ class Models:
         client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
 
 
-def _name(record: Record) -> str:
-    """Return a name that MLflow accepts: `pythia-1_4b@step1000`, `opt-6_7b bfloat16`, `gemma-270m Q4_K_M`."""
+def _model_name(record: Record) -> str:
+    """Return a name that MLflow accepts, such as `pythia-1_4b@step1000` or `gemma-270m Q4_K_M`."""
     dtype = record.params.get("dtype", "float32")
     parts = [record.tags[Tag.MODEL], record.params.get("weights", ""), dtype if dtype != "float32" else ""]
     return " ".join(filter(None, parts)).translate(_NOT_IN_NAMES)
 
 
-def _identity(record: Record) -> str:
-    """Hash the facts that distinguish models: weights, precision, tokenizer and number of training tokens."""
+def _model_hash(record: Record) -> str:
+    """Return a hash of the facts that distinguish models, such as weights, precision and tokenizer."""
     facts = [record.fact(fact.name) for fact in FACTS if fact.in_logged_model and fact.distinguishes]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""The names of tags, metrics, artifacts and experiments in a store. `rbptrack.facts` explains the names of facts."""
+"""The names of tags, metrics, artifacts and experiments in a store. `rbptrack.facts` says what the facts mean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Tag:
     PREFIX = "rbptrack."
     KIND = PREFIX + "kind"
     FINGERPRINT = PREFIX + "fingerprint"
-    SEAL = PREFIX + "seal"  # SHA-256 of record.json
+    SEAL = PREFIX + "seal"  # the SHA-256 of record.json
     FAMILY = PREFIX + "family"
     MODEL = PREFIX + "model"
     DATASET = PREFIX + "dataset"
@@ -29,12 +29,12 @@ class Tag:
     IMPORTED = PREFIX + "imported"
     IMPORTED_FROM = PREFIX + "imported_from"
     WITHOUT_RANKS = PREFIX + "without_ranks"
-    FORCED = PREFIX + "forced"  # "true" if force=true; the measurement is then logged in addition to an earlier one
+    FORCED = PREFIX + "forced"  # "true" if force=true measured it again; it is logged in addition to an earlier one
     FAILURE = PREFIX + "failure"  # why a measurement failed
     DAMAGED = PREFIX + "damaged"  # the faults of a measurement that `verify --repair` marked
     LOGGED_MODEL = PREFIX + "logged_model"  # tag of a LoggedModel: the hash of the facts that distinguish models
     COVERS = PREFIX + "covers"  # tag of a sweep or analysis: the number of measurements that it used
-    WRITER = PREFIX + "writer"  # the name of the lock that the process held when it began the run
+    WRITER = PREFIX + "writer"  # `Connection.writer` of the process that began the run
     NOTE = "mlflow.note.content"  # the description on MLflow's page
 
 
@@ -48,13 +48,13 @@ class Metric:
     NUM_TOKENS = "num_tokens"
     TIE_RATE = "tie_rate"
     NON_EMBEDDING_PARAMS = "non_embedding_params"
-    LOG10_NON_EMBEDDING_PARAMS = "log10_non_embedding_params"  # kept because MLflow's scatter charts have no log axis
+    LOG10_NON_EMBEDDING_PARAMS = "log10_non_embedding_params"  # for MLflow's scatter charts, which have no log axis
     SECONDS = "seconds"  # time of forward passes and scoring
     TOKENS_PER_SECOND = "tokens_per_second"
     PEAK_MEMORY_BYTES = "peak_memory_bytes"
     BATCH_TOKENS = "batch_tokens"
     CHUNK_TOKENS = "chunk_tokens"
-    RBP_CURVE = "rbp_curve"  # MLflow's step of a value is k
+    RBP_CURVE = "rbp_curve"  # the step of a value is k
 
 
 RECORD_FILE = "record.json"
@@ -71,8 +71,8 @@ SCORES_FILE = "scores.csv"
 COVERS_FILE = "covers.json"  # the IDs of the runs that a sweep or analysis used
 READING_FILE = "read.html"  # the reading page of a sweep, an analysis or a bundle
 
-EXPERIMENT = "rbptrack"
+DEFAULT_EXPERIMENT = "rbptrack"
 """The default name of the experiment of measurements."""
 
-REPORTS = "-reports"
-"""This suffix makes the name of the experiment that holds sweeps, analyses and scores."""
+REPORTS_SUFFIX = "-reports"
+"""The end of the name of the experiment of sweeps, analyses and scores. It follows the name of the other experiment."""

@@ -39,7 +39,7 @@ class Delivery:
 
 
 class Outbox:
-    """Delivers the finished measurements in mlruns/cells that wait for one store.
+    """The finished measurements in mlruns/cells that wait for one store.
 
     Args:
         store: the tracking store.
@@ -49,11 +49,11 @@ class Outbox:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    def address(self, folder: Path) -> None:
-        """Write the store's address to a file in a cell's folder. Later commands deliver the folder to that store."""
+    def write_address(self, folder: Path) -> None:
+        """Write the store's address to a file in a cell's folder. Later commands deliver the folder to this store."""
         write_whole(folder / STORE_FILE, json.dumps(self._store_address))
 
-    def keep(self, folder: Path) -> None:
+    def add_copy(self, folder: Path) -> None:
         """Copy the folder of a finished measurement to mlruns/cells. The next command delivers it to this store."""
         waiting = cells_folder() / folder.name
         waiting.parent.mkdir(parents=True, exist_ok=True)
@@ -61,20 +61,21 @@ class Outbox:
             if (waiting / RECORD_FILE).exists():
                 return
             shutil.copytree(folder, waiting, ignore=shutil.ignore_patterns(RECORD_FILE), dirs_exist_ok=True)
-            self.address(waiting)
+            self.write_address(waiting)
             sync_tree(waiting)
             # The record is written last, because a folder with a record counts as complete.
             write_whole(waiting / RECORD_FILE, (folder / RECORD_FILE).read_bytes())
 
-    def deliver(self, folder: Path, *, keep: bool = False) -> str:
+    def deliver(self, folder: Path, *, keep_folder: bool = False) -> str:
         """Log a finished measurement as a run, and remove its folder.
 
-        If the store already has a finished run with this fingerprint, no second run is created. A forced measurement
-        still gets a run of its own. If the folder waits for another store, it is logged to this one and not removed.
+        If the store already has an equivalent finished run (`Store.find_equivalent`), no second run is created. A
+        forced measurement always gets a run of its own. A folder that waits for another store is logged, too, but not
+        removed.
 
         Args:
             folder: the folder with record.json and the files that it names.
-            keep: if true, the folder is not removed.
+            keep_folder: whether to leave the folder in its place.
 
         Returns:
             The ID of the new or the existing run.
@@ -86,77 +87,93 @@ class Outbox:
 
         """
         address = _read_address(folder)
-        if not keep and folder.exists() and address is None:
-            self.address(folder)
-        keep = keep or address not in (None, self._store_address)
+        if not keep_folder and folder.exists() and address is None:
+            self.write_address(folder)
+        waits_elsewhere = address not in (None, self._store_address)
         pictures = draw_picture(folder)
         with self.store.connection.write_lock():
             if not folder.exists() and (run_id := self.store.find(folder.name)):  # another process was faster
                 return run_id
-            record, seal = _checked_record(folder)
+            record, seal = _read_checked_record(folder)
             run_id = self.store.find_delivered(record, seal) or self.store.log(folder, record, seal, pictures)
-            if not keep:
+            if not keep_folder and not waits_elsewhere:
                 _remove_delivered(folder)
         return run_id
 
-    def waiting(self) -> list[Path]:
+    def waiting_folders(self) -> list[Path]:
         """Return the folders of finished measurements that wait for this store."""
         return [folder for folder in sorted(cells_folder().glob("*")) if _read_address(folder) == self._store_address]
 
-    def waiting_elsewhere(self) -> dict[tuple[str, str], int]:
+    def count_waiting_elsewhere(self) -> dict[tuple[str, str], int]:
         """Count the finished measurements in mlruns/cells that wait for other stores, by address and experiment."""
-        addresses = [address for folder in sorted(cells_folder().glob("*")) if (address := _read_address(folder))]
-        others = [address for address in addresses if address != self._store_address]
-        return Counter((address.get("uri", ""), address.get("experiment", "")) for address in others)
+        counts: Counter[tuple[str, str]] = Counter()
+        for folder in sorted(cells_folder().glob("*")):
+            address = _read_address(folder)
+            if address and address != self._store_address:
+                counts[address.get("uri", ""), address.get("experiment", "")] += 1
+        return counts
 
     def deliver_waiting(self) -> list[Delivery]:
-        """Deliver every folder that waits for this store. Folders that another process has locked are skipped."""
+        """Deliver every folder that waits for this store. Folders that another process has locked are skipped.
+
+        If the store is away or refuses to write, the other folders are not delivered either.
+        """
         for leftover in cells_folder().glob(f"*{_DELIVERED_SUFFIX}"):
             shutil.rmtree(leftover, ignore_errors=True)
         deliveries = []
-        refusal = ""  # why the store is away or refuses to write. No other folder is then delivered.
-        for folder in self.waiting():
+        store_error = ""
+        for folder in self.waiting_folders():
             with suppress(Timeout, FileNotFoundError), FileLock(folder.with_name(f"{folder.name}.lock"), timeout=0):
-                name = folder.name[:12]  # the beginning of the fingerprint, in case the record cannot be read
+                name = _read_name(folder)
                 run_id = ""
-                problem = refusal
-                try:
-                    name = Record.read(folder).name
-                    if not refusal:
+                folder_error = ""
+                if not store_error:
+                    try:
                         run_id = self.deliver(folder)
-                except (StoreAway, StoreRefuses) as error:
-                    problem = refusal = first_line(error)
-                except (RbptrackError, ValueError, TypeError, KeyError, AttributeError) as error:
-                    problem = first_line(error)
-                deliveries.append(Delivery(name, run_id, problem))
+                    except (StoreAway, StoreRefuses) as error:
+                        store_error = first_line(error)
+                    except RbptrackError as error:
+                        folder_error = first_line(error)
+                deliveries.append(Delivery(name, run_id, folder_error or store_error))
         return deliveries
 
     @property
     def _store_address(self) -> dict[str, str]:
-        """The address of the store that is written to a folder.
+        """The address of the store as it is written to folders.
 
-        If the store is a SQLite file next to `mlruns`, the address has no path. Both can then be moved together.
+        If the store is a SQLite file next to `mlruns`, the address has no path. The file and `mlruns` can therefore be
+        moved together.
         """
-        uri = self.store.shown.rstrip("/")
+        uri = self.store.shown_address.rstrip("/")
         database = self.store.connection.database
         if database and database.parent == mlruns_folder().parent:
             uri = f"sqlite:///{database.name}"
         return {"uri": uri, "experiment": self.store.experiment}
 
 
-def _checked_record(folder: Path) -> tuple[Record, str]:
-    """Return the record in a folder, and its seal. Raises MissingArtifact if the record or a file is damaged."""
+def _read_name(folder: Path) -> str:
+    """Return the name of the measurement in a folder, or the beginning of its fingerprint if the record is damaged."""
     try:
-        text = (folder / RECORD_FILE).read_bytes()
-        record = Record.parse(text)
-        damaged = [name for name, digest in record.files.items() if sha256(folder / name) != digest]
-        if (folder / SEAL_FILE).read_text() != record_seal(text):
-            damaged.append(RECORD_FILE)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise MissingArtifact(f"{folder} is damaged ({first_line(error)}): remove it, and measure again") from error
+        return Record.read(folder).name
+    except MissingArtifact:
+        return folder.name[:12]
+
+
+def _read_checked_record(folder: Path) -> tuple[Record, str]:
+    """Return the record in a folder, and its seal. Raises MissingArtifact if the record or a file is damaged."""
+    damaged = [RECORD_FILE]
+    try:
+        content = (folder / RECORD_FILE).read_bytes()
+        seal = record_seal(content)
+        if (folder / SEAL_FILE).read_bytes() == seal.encode():
+            record = Record.parse(content)
+            damaged = [name for name, digest in record.files.items() if sha256(folder / name) != digest]
+    except OSError as error:
+        problem = f"{Path(error.filename or folder).name}: {error.strerror}"
+        raise MissingArtifact(f"{folder} is damaged ({problem}): remove it, and measure again") from error
     if damaged:
         raise MissingArtifact(f"{folder} is damaged ({', '.join(damaged)}): remove it, and measure again")
-    return record, record_seal(text)
+    return record, seal
 
 
 def _read_address(folder: Path) -> dict[str, str] | None:

@@ -1,11 +1,11 @@
-"""Draw the rank distribution of a measurement as a picture for MLflow, when the measurement is delivered."""
+"""Draw the rank distribution of a measurement as a picture for MLflow."""
 
 from __future__ import annotations
 
 import functools
 from pathlib import Path
 
-from rbptrack.base.errors import RbptrackError
+from rbptrack.base.errors import RbptrackError, first_line
 from rbptrack.base.files import write_whole
 from rbptrack.console.output import complain
 from rbptrack.ranks import RankHistogram
@@ -16,14 +16,14 @@ from rbptrack.tracking.record import Record
 def draw_picture(folder: Path) -> list[Path]:
     """Draw the rank distribution of a finished measurement.
 
-    The picture is not part of the record. If it cannot be drawn, a warning is printed, and the measurement is complete
+    The picture is not part of the record. If it cannot be drawn, a warning is printed, and the measurement is delivered
     without it.
 
     Args:
         folder: the folder of the measurement.
 
     Returns:
-        The file of the picture in a list. The list is empty if there is no picture.
+        A list with the file of the picture. The list is empty if there is no picture.
 
     """
     if not (folder / HISTOGRAM_FILE).is_file():
@@ -37,7 +37,7 @@ def draw_picture(folder: Path) -> list[Path]:
         path.parent.mkdir(exist_ok=True)
         write_whole(path, content)
     except (RbptrackError, OSError, ValueError, TypeError, KeyError) as error:
-        _complain_once(f"MLflow gets no picture of the ranks: {error}")
+        _complain_once(f"the measurement is delivered without a picture of its ranks ({first_line(error)})")
         return []
     return [path]
 

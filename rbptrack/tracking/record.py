@@ -1,7 +1,7 @@
 """Write and read the folder of a finished measurement: its artifacts, and record.json with all its numbers.
 
-record.json is written last. A folder with record.json is complete on disk and can be delivered to a store; a folder
-without it is unfinished.
+record.json is written last. A folder with record.json is therefore complete on disk, and can be delivered to a store. A
+folder without it is unfinished.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import operator
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rbptrack.analysis.rank_store import COUNTED_COLUMNS
+from rbptrack.base.errors import MissingArtifact
 from rbptrack.base.files import sha256, sync, write_whole
 from rbptrack.base.parquet import write_table
 from rbptrack.facts import BY_NAME, Place
@@ -42,11 +43,11 @@ from rbptrack.tracking.names import (
     Tag,
 )
 
-_NO_ARTIFACTS = (RECORD_FILE, SEAL_FILE, STORE_FILE)
+_NOT_ARTIFACTS = (RECORD_FILE, SEAL_FILE, STORE_FILE)
 MAX_TEXT_LENGTH = 5000
-"""Largest number of characters in a tag or param. MLflow would cut longer ones, and the seal would not match."""
+"""The largest number of characters in a tag or param. MLflow would cut a longer one, which `verify` would report."""
 
-_DIGEST = 8  # characters of the texts' hash that MLflow shows for a dataset; a param holds the whole hash
+_DIGEST_LENGTH = 8  # characters of the texts' hash in MLflow's dataset; the param documents_hash holds the whole hash
 
 
 @dataclass
@@ -59,8 +60,9 @@ class Record:
         params: the params of the run.
         metrics: the metrics of the run; all are finite.
         curves: metrics with several values: pairs of step and value, by name. The step of `rbp_curve` is k.
-        dataset: name, digest, source and profile of MLflow's dataset input.
-        identity: everything that determines the numbers; the fingerprint is its hash. It may be empty.
+        dataset: name, digest, source and profile of MLflow's dataset; empty if the run has no dataset.
+        identity: everything that determines the numbers. The fingerprint is its hash. It is empty if the run is not a
+            measurement.
         files: the SHA-256 of each artifact, by name.
         began: when the measurement began, in seconds since 1970.
         ended: when the measurement ended, in seconds since 1970.
@@ -90,40 +92,51 @@ class Record:
         return self.params.get(name, "")
 
     def write(self, folder: Path) -> None:
-        """Write the record to record.json in a folder, after the hashes of all artifacts and the seal.
+        """Write the record to record.json in a folder, with the hashes of all files that are in the folder.
 
-        All files are synced to disk before record.json is written.
+        These files and the seal are on the disk before record.json is written.
         """
         self.ended = self.ended or time.time()
         artifacts = [path for path in sorted(folder.iterdir()) if _is_artifact(path)]
         self.files = {path.name: sha256(path) for path in artifacts}
         for path in artifacts:
             sync(path)
-        text = json.dumps(asdict(self), indent=1, sort_keys=True, allow_nan=False).encode()
-        write_whole(folder / SEAL_FILE, record_seal(text))
-        write_whole(folder / RECORD_FILE, text)
+        content = json.dumps(asdict(self), indent=1, sort_keys=True, allow_nan=False).encode()
+        write_whole(folder / SEAL_FILE, record_seal(content))
+        write_whole(folder / RECORD_FILE, content)
 
     @classmethod
-    def parse(cls, text: bytes) -> Record:
-        """Parse the content of record.json. Raises ValueError, TypeError or KeyError if it is not a record."""
-        data = json.loads(text)
+    def parse(cls, content: bytes) -> Record:
+        """Parse the content of record.json.
+
+        Raises:
+            MissingArtifact: it is not JSON, has other keys than a record, or has a curve that is not a list of pairs.
+
+        """
+        try:
+            data = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise MissingArtifact(f"{RECORD_FILE} is damaged: it is not JSON") from error
+        keys = {attribute.name for attribute in fields(cls)}
+        if not isinstance(data, dict) or data.keys() != keys:
+            raise MissingArtifact(f"{RECORD_FILE} is damaged: it must have the keys {', '.join(sorted(keys))}")
         try:
             data["curves"] = {
                 name: [(int(step), float(value)) for step, value in curve] for name, curve in data["curves"].items()
             }
-        except OverflowError as error:
-            raise ValueError("a number of a curve has too many digits") from error
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            raise MissingArtifact(f"{RECORD_FILE} is damaged: a curve must be a list of pairs of numbers") from error
         return cls(**data)
 
     @classmethod
     def read(cls, folder: Path) -> Record:
-        """Read record.json in a folder."""
+        """Read record.json in a folder. Raises MissingArtifact if it is damaged, and OSError if it cannot be read."""
         return cls.parse((folder / RECORD_FILE).read_bytes())
 
 
-def record_seal(text: bytes) -> str:
-    """Return the seal of a record: the SHA-256 of record.json."""
-    return hashlib.sha256(text).hexdigest()
+def record_seal(content: bytes) -> str:
+    """Return the seal of a record: the SHA-256 (hex) of the content of record.json."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def write_record(
@@ -143,13 +156,14 @@ def write_record(
         folder: the folder of the cell.
         measurement: the ranks and numbers of the measurement.
         facts: the description of the measurement.
-        documents: one row per document, with the columns `document` (its number in the rank table), `id`, `tokens`,
-            `bytes`, and `group` if groups are known.
-        unscored: the columns `document`, `position` and `token` of the tokens that the model read but that were not
-            scored.
+        documents: the table that `Corpus.document_table` returns.
+        unscored: the table that `Corpus.unscored_table` returns.
         token_texts: the text of every token that occurs or that the model ranks first, by token id.
         began: when the measurement began, in seconds since 1970.
-        notes: remarks that a reader of the numbers must know, in addition to those of the measurement.
+        notes: remarks that readers of the numbers must know, in addition to those of the measurement.
+
+    Returns:
+        The record.
 
     """
     record = _make_record(measurement, facts, documents, (*measurement.notes, *notes), began)
@@ -173,37 +187,42 @@ def _make_record(
         groups = documents["group"].astype(str).tolist()
         counts = counts.in_groups([groups[number] for number in counts.document.tolist()])
         tags[Tag.GROUPS] = str(len(set(groups)))
-    different_notes = dict.fromkeys(" ".join(note.split()) for note in notes)
-    if different_notes:
-        tags[Tag.NOTES] = "; ".join(different_notes)[:MAX_TEXT_LENGTH]
-    metrics = numbers(measurement.histogram, counts) | size_metrics(int(str(values["non_embedding_params"])))
+    distinct_notes = dict.fromkeys(" ".join(note.split()) for note in notes)
+    if distinct_notes:
+        tags[Tag.NOTES] = "; ".join(distinct_notes)[:MAX_TEXT_LENGTH]
+    metrics = ce_and_rbp_metrics(measurement.histogram, counts)
+    metrics |= size_metrics(int(str(values["non_embedding_params"])))
+    metrics |= _other_metrics(measurement)
     return Record(
         facts.title,
         tags,
         {name: value[:MAX_TEXT_LENGTH] for name, value in facts.params().items()},
-        metrics | _metrics_of_run(measurement),
+        metrics,
         curves={Metric.RBP_CURVE: rbp_curve(measurement.histogram)},
         dataset={
             "name": facts.config.dataset.name,
-            "digest": str(values.get("documents_hash", ""))[:_DIGEST] or "unknown",
+            "digest": str(values.get("documents_hash", ""))[:_DIGEST_LENGTH] or "unknown",
             "source": json.dumps({"source": values.get("dataset_commit", ""), "split": facts.config.dataset.split}),
             "profile": json.dumps({"documents": len(documents), "scored_tokens": measurement.num_tokens}),
         },
-        identity=json.loads(json.dumps(dict(facts.identity), default=str)),  # equal to what is read from record.json
+        identity=json.loads(json.dumps(dict(facts.identity), default=str)),  # with the types that JSON can keep
         began=began,
     )
 
 
 def compute_histogram(ranks: Path) -> RankHistogram:
-    """Compute the histogram of the rank table in a file. The table is read in pieces to save memory."""
+    """Compute how often each rank occurs in the rank table in a file. The table is read in pieces to save memory."""
     return reduce(operator.add, (piece.histogram() for piece in RankTable.read_pieces(ranks, COUNTED_COLUMNS)))
 
 
-def numbers(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float]:
-    """Return CE (nats), rbp_<k> for the k of the counts, their standard errors, and the number of tokens, as metrics.
+def ce_and_rbp_metrics(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float]:
+    """Return CE (nats), rbp_<k>, their standard errors and the number of scored tokens as metrics.
 
-    Standard errors are over documents, or over groups if the counts are of groups. They are left out if there are too
-    few of them.
+    Args:
+        histogram: how often each rank occurs.
+        counts: the sums over documents, or over groups, from which standard errors are computed. Their `ks` are the k
+            of rbp_<k>. With too few documents, standard errors are left out.
+
     """
     names = [Metric.CE, *map(rbp_name, counts.ks)]
     values = [histogram.ce, *(histogram.rbp(k) for k in counts.ks)]
@@ -214,7 +233,7 @@ def numbers(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float
 
 
 def size_metrics(non_embedding_params: int) -> dict[str, float]:
-    """Return S and its decimal logarithm as metrics."""
+    """Return S, the number of parameters without embeddings and output head, and its decimal logarithm as metrics."""
     return {
         Metric.NON_EMBEDDING_PARAMS: float(non_embedding_params),
         Metric.LOG10_NON_EMBEDDING_PARAMS: math.log10(max(1, non_embedding_params)),
@@ -227,8 +246,8 @@ def rbp_curve(histogram: RankHistogram) -> list[tuple[int, float]]:
     return list(zip(grid.tolist(), histogram.rbp_curve(grid).tolist(), strict=True))
 
 
-def _metrics_of_run(measurement: Measurement) -> dict[str, float]:
-    """Return the metrics other than CE and RBP_k: parts of CE, ties, the comparison with a reference, time, memory."""
+def _other_metrics(measurement: Measurement) -> dict[str, float]:
+    """Return the metrics other than CE, RBP_k and S, such as parts of CE, ties, and the time of the measurement."""
     metrics: dict[str, float] = {
         Metric.BITS_PER_BYTE: measurement.bits_per_byte if measurement.num_bytes else math.nan,
         Metric.TIE_RATE: measurement.tie_rate,
@@ -251,4 +270,4 @@ def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def _is_artifact(path: Path) -> bool:
-    return path.is_file() and path.name not in _NO_ARTIFACTS and not path.name.startswith(".")
+    return path.is_file() and path.name not in _NOT_ARTIFACTS and not path.name.startswith(".")

@@ -1,4 +1,4 @@
-"""Turn the runs of MLflow into a table: the `frame` of `rbptrack.analysis.Runs`."""
+"""Convert MLflow's runs to the table `frame` of `rbptrack.analysis.Runs`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 
 def runs_frame(runs: Iterable[Run]) -> pd.DataFrame:
-    """Make a frame with one row per run: the columns of `rbptrack.facts`, and each rbp_<k> with its standard error."""
+    """Return a frame with one row per run. Its columns are the facts, and each rbp_<k> with its standard error."""
     frame = pd.DataFrame([_row(run) for run in runs])
-    present = set(frame.columns)
-    shares = [name for k in rbp_ks(present) for name in (rbp_name(k), se_name(rbp_name(k))) if name in present]
-    frame = frame.reindex(columns=[*COLUMNS, *shares])
+    rbp_columns = []
+    for k in rbp_ks(set(frame.columns)):
+        rbp_columns += [name for name in (rbp_name(k), se_name(rbp_name(k))) if name in frame.columns]
+    frame = frame.reindex(columns=[*COLUMNS, *rbp_columns])
     frame["started"] = pd.to_datetime(frame["started"], unit="ms", utc=True)
     return convert_columns(frame)
 

@@ -28,12 +28,12 @@ from rbptrack.tracking import view
 from rbptrack.tracking.artifacts import Artifacts
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.experiment import Experiment
-from rbptrack.tracking.models import Models
+from rbptrack.tracking.models import LoggedModels
 from rbptrack.tracking.names import (
     COVERS_FILE,
-    EXPERIMENT,
+    DEFAULT_EXPERIMENT,
     RECORD_FILE,
-    REPORTS,
+    REPORTS_SUFFIX,
     SCORES_FILE,
     SEAL_FILE,
     Kind,
@@ -42,10 +42,10 @@ from rbptrack.tracking.names import (
 from rbptrack.tracking.record import Record, record_seal
 from rbptrack.tracking.rows import runs_frame
 from rbptrack.tracking.verify import Fault, find_faults
-from rbptrack.tracking.writer import RunWriter, describe, shortened_text
+from rbptrack.tracking.writer import RunWriter, describe_measurement, shortened_text
 
 _FINISHED = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.MEASUREMENT}'"
-_ONE_BY_ONE = 20  # up to this number, fingerprints are searched one by one; for more, all measurements are read once
+_MAX_SINGLE_SEARCHES = 20  # more fingerprints than this are not searched one by one; all measurements are read instead
 
 
 class Store(Artifacts):
@@ -55,8 +55,9 @@ class Store(Artifacts):
     StoreRefuses if it does not permit the access, and BadInput if it cannot be used for another reason.
 
     Args:
-        uri: the address; empty means MLFLOW_TRACKING_URI, or else MLflow's default in this folder, sqlite:///mlflow.db.
-        experiment: the name of the experiment of measurements; empty means MLFLOW_EXPERIMENT_NAME, or else `rbptrack`.
+        uri: the address; empty for MLFLOW_TRACKING_URI or, if that is not set, for sqlite:///mlflow.db in this folder.
+        experiment: the name of the experiment of measurements; empty for MLFLOW_EXPERIMENT_NAME or, if that is not set,
+            for `rbptrack`.
 
     Attributes:
         measurements: the experiment of measurements.
@@ -65,12 +66,12 @@ class Store(Artifacts):
     """
 
     def __init__(self, uri: str = "", experiment: str = "") -> None:
-        experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME", "") or EXPERIMENT
+        experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME", "") or DEFAULT_EXPERIMENT
         check_store(uri, experiment)
         super().__init__(Connection(uri))
         self.measurements = Experiment(self.connection, experiment)
-        self.reports = Experiment(self.connection, experiment + REPORTS)
-        self._writer = RunWriter(self.measurements)
+        self.reports = Experiment(self.connection, experiment + REPORTS_SUFFIX)
+        self._measurement_writer = RunWriter(self.measurements)
         self._report_writer = RunWriter(self.reports)
 
     @property
@@ -79,9 +80,9 @@ class Store(Artifacts):
         return self.connection.uri
 
     @property
-    def shown(self) -> str:
-        """The address without a password."""
-        return self.connection.shown
+    def shown_address(self) -> str:
+        """The address for messages, without a password."""
+        return self.connection.shown_address
 
     @property
     def experiment(self) -> str:
@@ -89,7 +90,7 @@ class Store(Artifacts):
         return self.measurements.name
 
     def check_writable(self) -> None:
-        """Create the experiments if they do not exist, and check that the store lets this user write."""
+        """Create the experiments if they are missing. Raises StoreRefuses if the store does not let this user write."""
         with self.connection.write_lock():
             self.measurements.check_writable()
             self.reports.check_writable()
@@ -98,46 +99,51 @@ class Store(Artifacts):
 
     def find(self, fingerprint: str) -> str | None:
         """Return the ID of the newest finished run with a fingerprint, or None if there is no such run."""
-        run = self._newest(fingerprint)
+        run = self._find_newest(fingerprint)
         return run.info.run_id if run else None
 
-    def find_same(self, record: Record) -> str | None:
+    def find_equivalent(self, record: Record) -> str | None:
         """Return the ID of the newest finished run that is equivalent to a record, or None if there is no such run.
 
-        A run with the same fingerprint is equivalent, unless the record is a newer import with other numbers. The
-        fingerprint of imported numbers does not depend on the numbers, so such a record is logged as a correction.
+        A run with the record's fingerprint is equivalent, with one exception: the record is a later import with other
+        numbers, which corrects the run. Such an import keeps the fingerprint, because the fingerprint of an import does
+        not depend on its numbers.
         """
-        run = self._newest(record.fingerprint)
+        run = self._find_newest(record.fingerprint)
         if run is None:
             return None
         if "imported" in record.identity and int(record.began * 1000) > run.info.start_time:
-            numbers = {name: value for name, value in run.data.metrics.items() if name not in record.curves}
-            if (numbers, run.data.params) != (record.metrics, record.params):
+            metrics = {name: value for name, value in run.data.metrics.items() if name not in record.curves}
+            if (metrics, run.data.params) != (record.metrics, record.params):
                 return None
         run_id: str = run.info.run_id
         return run_id
 
     def find_all(self, fingerprints: Collection[str]) -> dict[str, str]:
         """Return the IDs of the newest finished runs by fingerprint. A fingerprint without a run is left out."""
-        if len(fingerprints) <= _ONE_BY_ONE:
-            run_ids = {fingerprint: self.find(fingerprint) for fingerprint in fingerprints}
-            return {fingerprint: run_id for fingerprint, run_id in run_ids.items() if run_id}
-        runs: dict[str, str] = {}
+        run_ids: dict[str, str] = {}
+        if len(fingerprints) <= _MAX_SINGLE_SEARCHES:
+            for fingerprint in fingerprints:
+                run_id = self.find(fingerprint)
+                if run_id:
+                    run_ids[fingerprint] = run_id
+            return run_ids
         for run in self.measurements.search(_FINISHED):  # newest first
             fingerprint = run.data.tags.get(Tag.FINGERPRINT, "")
             if fingerprint in fingerprints:
-                runs.setdefault(fingerprint, run.info.run_id)
-        return runs
+                run_ids.setdefault(fingerprint, run.info.run_id)
+        return run_ids
 
     def find_delivered(self, record: Record, seal: str) -> str | None:
         """Return the ID of the finished run of a record, or None if the record must still be logged.
 
-        If the measurement was not forced, an equivalent run of another measurement counts, too.
+        If the measurement was not forced, any equivalent run counts (`find_equivalent`). If it was forced, only the run
+        with the record's seal counts.
         """
         if not record.tags.get(Tag.FORCED):
-            return self.find_same(record)
+            return self.find_equivalent(record)
         condition = f"{_FINISHED} and tags.`{Tag.SEAL}` = '{seal}'"
-        return next((run.info.run_id for run in self.measurements.search(condition, most=1)), None)
+        return next((run.info.run_id for run in self.measurements.search(condition, max_runs=1)), None)
 
     def log(self, folder: Path, record: Record, seal: str, pictures: Sequence[Path] = ()) -> str:
         """Log a measurement as a run, and return the ID of the run. If this fails, the incomplete run is deleted.
@@ -151,35 +157,38 @@ class Store(Artifacts):
             pictures: additional artifacts, which the record does not name.
 
         """
-        self._writer.delete_unfinished(f" and tags.`{Tag.FINGERPRINT}` = '{record.fingerprint}'")
-        run = self._writer.create(record.name, record.tags | {Tag.SEAL: seal, Tag.NOTE: describe(record)}, record.began)
+        writer = self._measurement_writer
+        writer.delete_unfinished(f" and tags.`{Tag.FINGERPRINT}` = '{record.fingerprint}'")
+        tags = record.tags | {Tag.SEAL: seal, Tag.NOTE: describe_measurement(record)}
+        run = writer.create(record.name, tags, record.began)
         run_id: str = run.run_id
         try:
-            model_id = Models(self.measurements).find_or_create(record, run_id)
-            self._writer.log_record(run_id, record, model_id)
-            self._writer.log_inputs(run_id, record, model_id)
+            model_id = LoggedModels(self.measurements).find_or_create(record, run_id)
+            writer.log_record(run_id, record, model_id)
+            writer.log_inputs(run_id, record, model_id)
             files = [folder / name for name in (*sorted(record.files), RECORD_FILE)]
-            self._writer.add_files(run, [*files, *pictures])
-            self._writer.end(run_id, "FINISHED", record.ended)
+            writer.add_files(run, [*files, *pictures])
+            writer.end(run_id, "FINISHED", record.ended)
         except BaseException:
             with suppress(RbptrackError):  # a run that cannot be deleted now is deleted by the next delivery
-                self._writer.delete(run_id)
+                writer.delete(run_id)
             raise
         return run_id
 
-    def fail(self, record: Record, why: str) -> str:
-        """Log a FAILED run for a measurement, with the reason in a tag. Returns the ID of the run."""
+    def log_failure(self, record: Record, reason: str) -> str:
+        """Log a FAILED run for a measurement that failed, with the reason in a tag. Returns the ID of the run."""
+        writer = self._measurement_writer
         with self.connection.write_lock():
-            tags = record.tags | {Tag.FAILURE: why}
-            run_id: str = self._writer.create(record.name, tags, record.began).run_id
-            self._writer.log(run_id, params=record.params)
-            self._writer.end(run_id, "FAILED", record.ended or time.time())
+            tags = record.tags | {Tag.FAILURE: reason}
+            run_id: str = writer.create(record.name, tags, record.began).run_id
+            writer.log(run_id, params=record.params)
+            writer.end(run_id, "FAILED", record.ended or time.time())
         return run_id
 
-    def mark_damaged(self, run_id: str, why: str) -> None:
-        """Mark a measurement as damaged and its run as FAILED. It then no longer counts as measured."""
+    def mark_damaged(self, run_id: str, faults: str) -> None:
+        """Write the faults of a run into a tag, and set its status to FAILED. The run is then no longer read."""
         with self.connection.translated_errors():
-            self.connection.client.set_tag(run_id, Tag.DAMAGED, shortened_text(why))
+            self.connection.client.set_tag(run_id, Tag.DAMAGED, shortened_text(faults))
             self.connection.client.update_run(run_id, status="FAILED")
 
     # Write sweeps, analyses and scores
@@ -207,52 +216,57 @@ class Store(Artifacts):
             metrics: the metrics of the run; all are finite.
             files: the contents of the artifacts, by file name.
             tags: additional tags.
-            covers: the run IDs of the measurements that a sweep or analysis used. The filter `sweep` finds them, too.
-            began: when it began, in seconds since 1970; 0 means now.
+            covers: the run IDs of the measurements that a sweep or analysis used. The filter `sweep` selects the
+                measurements that a sweep used.
+            began: when it began, in seconds since 1970; 0 for now.
 
         """
-        own = {
+        all_tags = {
             Tag.KIND: kind,
             Tag.SWEEP: sweep,
             Tag.COVERS: str(len(covers)) if covers else "",
             **(tags or {}),
         }
+        stored_tags = {tag: shortened_text(value) for tag, value in all_tags.items() if value}
         contents = dict(files or {})
         if covers:
             contents[COVERS_FILE] = json.dumps(list(covers))
+        writer = self._report_writer
         with self.connection.write_lock(), tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
             for file, content in contents.items():
                 (folder / file).write_bytes(content.encode() if isinstance(content, str) else content)
-            stored = {tag: shortened_text(value) for tag, value in own.items() if value}
-            record = Record(name, stored, metrics=dict(metrics or {}), began=began or time.time(), ended=time.time())
+            record = Record(
+                name, stored_tags, metrics=dict(metrics or {}), began=began or time.time(), ended=time.time()
+            )
             record.write(folder)
             seal = (folder / SEAL_FILE).read_text()
-            self._report_writer.delete_unfinished()
-            run = self._report_writer.create(name, stored | {Tag.SEAL: seal, Tag.NOTE: description}, record.began)
+            writer.delete_unfinished()
+            run = writer.create(name, stored_tags | {Tag.SEAL: seal, Tag.NOTE: description}, record.began)
             run_id: str = run.run_id
-            self._report_writer.add_files(run, [folder / file for file in (*contents, RECORD_FILE)])
-            self._report_writer.log(run_id, metrics=metrics)
-            self._report_writer.end(run_id, "FINISHED", record.ended)
+            writer.add_files(run, [folder / file for file in (*contents, RECORD_FILE)])
+            writer.log(run_id, metrics=metrics)
+            writer.end(run_id, "FINISHED", record.ended)
         self.locations[run_id] = run.artifact_uri
         return run_id
 
-    def save_scores(self, table: pd.DataFrame, name: str) -> bool:
-        """Save scores of tasks.
+    def save_scores(self, table: pd.DataFrame, file_name: str) -> bool:
+        """Save imported scores of tasks, unless the store already has all of them.
 
         Args:
             table: one row per score, with the columns `SCORES`.
-            name: a name for the scores.
+            file_name: the name of the file that the scores come from.
 
         Returns:
-            False if `scores` returns all these scores already. Nothing is saved then.
+            Whether the scores were saved.
 
         """
         content = table[list(SCORES)].to_csv(index=False)
-        new = _read_scores(io.StringIO(content)).astype(str)
-        if len(new.merge(self.scores().astype(str))) == len(new):
+        scores = _read_scores(io.StringIO(content)).astype(str)
+        if len(scores.merge(self.scores().astype(str))) == len(scores):
             return False
-        self.save(Kind.SCORES, f"scores {name}", files={SCORES_FILE: content})
+        tags = {Tag.IMPORTED_FROM: file_name}
+        self.save(Kind.SCORES, f"scores {file_name}", files={SCORES_FILE: content}, tags=tags)
         return True
 
     def save_view(self) -> None:
@@ -263,14 +277,14 @@ class Store(Artifacts):
         with self.connection.write_lock(), self.connection.translated_errors():
             for run_id, colour in view.missing_colours(runs).items():
                 client.set_tag(run_id, view.COLOUR, colour)
-            tags = client.get_experiment(experiment).tags
-            value = view.tag_value({name for run in runs for name in run.data.metrics}, tags.get(view.TAG, ""))
-            if value != tags.get(view.TAG):
+            previous = client.get_experiment(experiment).tags.get(view.TAG, "")
+            value = view.tag_value({name for run in runs for name in run.data.metrics}, previous)
+            if value != previous:
                 client.set_experiment_tag(experiment, view.TAG, value)
 
     def view_page(self) -> str:
-        """Return the part of the saved view's address after the address of the server."""
-        return view.link(self.measurements.find_or_create())
+        """Return the end of the address of the saved view, which follows the address of the server."""
+        return view.page(self.measurements.find_or_create())
 
     # Read
 
@@ -278,27 +292,28 @@ class Store(Artifacts):
         """Return finished measurements. Of several runs with one fingerprint, only the newest is used.
 
         Args:
-            filters: the filters that measurements must pass. They are applied even if `run_ids` is given, except for
-                the filter `sweep`.
-            run_ids: if given, only these runs.
+            filters: the filters that measurements must pass. If `run_ids` is given, the filter `sweep` is not applied.
+            run_ids: the IDs of the runs to choose from, or None for all runs.
 
         Raises:
-            BadInput: nothing was measured yet, or no measurement passes.
+            BadInput: nothing was measured yet, or no measurement passes the filters.
 
         """
-        frame = runs_frame(self.finished())
+        frame = runs_frame(self.finished_runs())
         if run_ids is not None:
             frame = frame[frame["run_id"].isin(list(run_ids))]
             if not len(frame):
-                raise BadInput(f"the tracking store {self.shown} has none of the {len(run_ids)} runs with these IDs")
+                raise BadInput(
+                    f"the tracking store {self.shown_address} has none of the {len(run_ids)} runs with these IDs"
+                )
         elif filters.sweep and len(frame):
-            frame = self._in_sweeps(frame, filters.sweep)
+            frame = self._measurements_of_sweeps(frame, filters.sweep)
         if not len(frame):
-            raise self._empty()
+            raise self._nothing_measured()
         ordered = frame.sort_values(["family", "non_embedding_params", "dataset"], kind="stable", na_position="last")
         return Runs(ordered, self).select(replace(filters, sweep=()))
 
-    def finished(self) -> Iterator[Any]:
+    def finished_runs(self) -> Iterator[Any]:
         """Yield MLflow's runs of finished measurements, newest first. Of each fingerprint, only the newest is used."""
         seen = set()
         for run in self.measurements.search(_FINISHED):
@@ -309,7 +324,7 @@ class Store(Artifacts):
                 yield run
 
     def sealed_record(self, run_id: str) -> Record:
-        """Return the record of a measurement.
+        """Return the record of a measurement, after comparing the record with its seal and all files with the record.
 
         Raises:
             MissingArtifact: the record does not match its seal, or a file is missing or does not match the record.
@@ -317,14 +332,15 @@ class Store(Artifacts):
         """
         with self.connection.translated_errors():
             run = self.connection.client.get_run(run_id)
-        text = self.artifact(run_id, RECORD_FILE).read_bytes()
-        damaged = [RECORD_FILE]
-        if record_seal(text) == run.data.tags.get(Tag.SEAL):
-            record = Record.parse(text)
-            damaged = [name for name, digest in record.files.items() if sha256(self.artifact(run_id, name)) != digest]
-        if damaged:
-            names = ", ".join(damaged)
-            raise MissingArtifact(f"{run.info.run_name}: altered since it was sealed: {names}. Run rbptrack verify")
+        content = self.artifact(run_id, RECORD_FILE).read_bytes()
+        altered = [RECORD_FILE]
+        if record_seal(content) == run.data.tags.get(Tag.SEAL):
+            record = Record.parse(content)
+            altered = [name for name, digest in record.files.items() if sha256(self.artifact(run_id, name)) != digest]
+        if altered:
+            raise MissingArtifact(
+                f"{run.info.run_name}: {', '.join(altered)} changed after the measurement. Run rbptrack verify"
+            )
         return record
 
     def scores(self) -> pd.DataFrame:
@@ -339,53 +355,61 @@ class Store(Artifacts):
         """Compare every run with its sealed record, and its numbers with its ranks. Yields the faults.
 
         Args:
-            repair: whether to mark damaged runs, after all faults were yielded. The next sweep measures the marked
+            repair: whether to mark damaged runs after all faults were yielded. The next sweep measures the marked
                 measurements again. Marked imports can be imported again.
+
+        Raises:
+            BadInput: the store or the experiment does not exist.
 
         """
         if not self.connection.exists or self.measurements.find() is None:
-            raise self._empty()
-        texts: dict[str, list[str]] = {}
+            raise self._nothing_measured()
+        faults_by_run: dict[str, list[str]] = {}
         for fault in find_faults(self, self.measurements, self.reports):
             yield fault
-            if not fault.lost:
-                texts.setdefault(fault.run_id, []).append(fault.text)
-        for run_id, faults in texts.items():
-            if repair:
-                self.mark_damaged(run_id, "; ".join(faults))
+            if not fault.is_lost:
+                faults_by_run.setdefault(fault.run_id, []).append(fault.text)
+        if repair:
+            for run_id, texts in faults_by_run.items():
+                self.mark_damaged(run_id, "; ".join(texts))
 
     # Helpers
 
-    def _newest(self, fingerprint: str) -> Any:
+    def _find_newest(self, fingerprint: str) -> Any:
         condition = f"{_FINISHED} and tags.`{Tag.FINGERPRINT}` = '{fingerprint}'"
-        return next(iter(self.measurements.search(condition, most=1)), None)
+        return next(iter(self.measurements.search(condition, max_runs=1)), None)
 
-    def _in_sweeps(self, frame: pd.DataFrame, patterns: Sequence[str]) -> pd.DataFrame:
-        """Return the measurements that these sweeps made or reused. Raises BadInput if there are none."""
+    def _measurements_of_sweeps(self, frame: pd.DataFrame, patterns: Sequence[str]) -> pd.DataFrame:
+        """Return the rows of the measurements that sweeps made or reused, by patterns of the sweeps' names.
+
+        Raises BadInput if there are no such measurements.
+        """
         condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SWEEP}'"
-        covered: set[str] = set()
+        reused: set[str] = set()
         for run in self.reports.search(condition):
             if Tag.COVERS in run.data.tags and matches_patterns([run.data.tags.get(Tag.SWEEP, "")], patterns):
-                covered |= set(json.loads(self.artifact(run.info.run_id, COVERS_FILE).read_text()))
-        measured = frame["sweep"].map(lambda name: matches_patterns([str(name)], patterns))
-        chosen = frame[measured | frame["run_id"].isin(covered)]
+                reused |= set(json.loads(self.artifact(run.info.run_id, COVERS_FILE).read_text()))
+        is_made = frame["sweep"].map(lambda name: matches_patterns([str(name)], patterns))
+        chosen = frame[is_made | frame["run_id"].isin(reused)]
         if not len(chosen):
-            by_time = frame.sort_values("started", ascending=False)["sweep"].dropna().unique()
-            names = ", ".join(map(str, by_time[:10])) or "none"
+            newest_first = frame.sort_values("started", ascending=False)["sweep"].dropna().unique()
+            names = ", ".join(map(str, newest_first[:10])) or "none"
             raise BadInput(
                 f"no measurement has sweep={','.join(patterns)}. Sweeps of the store, the newest first: {names}"
             )
         return chosen
 
-    def _empty(self) -> BadInput:
+    def _nothing_measured(self) -> BadInput:
+        """Return the error that says why there are no measurements."""
+        store = f"the tracking store {self.shown_address}"
         if not self.connection.exists:
-            return BadInput(f"there is no tracking store {self.shown} yet: measure something first")
+            return BadInput(f"{store} does not exist yet: measure something first")
         if self.measurements.find() is None:
             names = ", ".join(self.connection.experiment_names()) or "none"
-            return BadInput(
-                f"the tracking store {self.shown} has no experiment {self.experiment}. Experiments: {names}"
-            )
-        return BadInput(f"the experiment {self.experiment} of {self.shown} holds no finished measurement")
+            return BadInput(f"{store} has no experiment {self.experiment}. Experiments: {names}")
+        return BadInput(
+            f"{store} has no finished measurement in the experiment {self.experiment}: measure something first"
+        )
 
 
 def _read_scores(file: Path | io.StringIO) -> pd.DataFrame:

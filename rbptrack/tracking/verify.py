@@ -1,6 +1,6 @@
-"""Find alterations of a store: compare every run with its sealed record, its files with their hashes, and its ranks.
+"""Find changes in a store: compare runs with their sealed records, files with their hashes, and metrics with ranks.
 
-This does not protect against a person who can write to the store and compute a new seal.
+A person who can write to the store can change a run and compute a new seal. Such a change is not found.
 """
 
 from __future__ import annotations
@@ -39,10 +39,13 @@ if TYPE_CHECKING:
     from rbptrack.tracking.experiment import Experiment
 
 TOLERANCE = 1e-9
-"""The largest difference between a number and its value by the ranks. Sums in another order differ by less."""
+"""The largest relative and absolute difference between a number and the value that its ranks give.
+
+Sums in another order differ by less.
+"""
 
 _NOT_IN_RECORDS = (Tag.SEAL, Tag.WRITER)
-_FILES_THAT_ARE_READ = (
+_FILES_OF_RBPTRACK = (
     CONFIG_FILE, COVERS_FILE, DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE, SCORES_FILE, TOKENS_FILE, UNSCORED_FILE,
 )  # fmt: skip
 
@@ -55,24 +58,31 @@ class Fault:
         run_id: the ID of the run.
         name: the name of the run, or the name of the sweep that lacks it.
         text: what is wrong.
-        lost: whether the run is missing, not FINISHED any more, or in another experiment. It cannot be marked then.
+        is_lost: whether the run is missing, no longer FINISHED, or in another experiment. Such a run cannot be marked.
         is_measurement: whether the run is a measurement. Other runs hold sweeps, analyses or scores.
-        imported_from: the name of the file that the run was imported from. It is empty if the run was not imported.
+        imported_from: the name of the file from which the run was imported; empty if it was not imported.
 
     """
 
     run_id: str
     name: str
     text: str
-    lost: bool = False
+    is_lost: bool = False
     is_measurement: bool = True
     imported_from: str = ""
 
 
 def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment) -> Iterator[Fault]:
-    """Yield the differences between runs and their records, and the measurements of sweeps that are lost."""
+    """Yield the faults of all runs, and the measurements of sweeps that are lost.
+
+    Args:
+        store: the store whose artifacts are read.
+        measurements: the experiment of measurements.
+        reports: the experiment of sweeps, analyses and scores.
+
+    """
     present: set[str] = set()
-    sweeps: dict[str, str] = {}
+    sweep_names: dict[str, str] = {}  # by run ID
     for experiment in (measurements, reports):
         for run in list(experiment.search("")):
             run_id = run.info.run_id
@@ -81,39 +91,44 @@ def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment)
             is_measurement = tags.get(Tag.KIND) == Kind.MEASUREMENT
             store.locations[run_id] = run.info.artifact_uri  # replaces an address that may be out of date
             if Tag.DAMAGED in tags:
-                present.add(run_id)  # an earlier `verify --repair` reported it
+                present.add(run_id)  # an earlier `verify --repair` reported its faults
             elif run.info.status != "FINISHED":
-                if Tag.SEAL in tags and run.info.end_time:  # it is not being written, and it is not a failed cell
+                # A run that is being written has no end yet, and the run of a failed cell has no seal.
+                if Tag.SEAL in tags and run.info.end_time:
                     present.add(run_id)
                     text = f"its status is {run.info.status}; it was FINISHED"
-                    yield Fault(run_id, name, text, lost=True, is_measurement=is_measurement)
+                    yield Fault(run_id, name, text, is_lost=True, is_measurement=is_measurement)
             elif Tag.SEAL in tags or Tag.KIND in tags:  # runs of other programs have neither tag
                 present.add(run_id)
                 if tags.get(Tag.KIND) == Kind.SWEEP:
-                    sweeps[run_id] = name
+                    sweep_names[run_id] = name
                 if is_measurement != (experiment is measurements):
                     text = f"it was moved to the experiment {experiment.name}"
-                    yield Fault(run_id, name, text, lost=True, is_measurement=is_measurement)
+                    yield Fault(run_id, name, text, is_lost=True, is_measurement=is_measurement)
                 imported_from = tags.get(Tag.IMPORTED_FROM, "")
-                for text in differences_from_record(store, run):
+                for text in _differences_from_record(store, run):
                     yield Fault(run_id, name, text, is_measurement=is_measurement, imported_from=imported_from)
-    yield from _lost_measurements(store, sweeps, present)
+    yield from _lost_measurements(store, sweep_names, present)
 
 
-def _lost_measurements(store: Artifacts, sweeps: dict[str, str], present: set[str]) -> Iterator[Fault]:
+def _lost_measurements(store: Artifacts, sweep_names: dict[str, str], present: set[str]) -> Iterator[Fault]:
     """Yield a fault for each measurement that a sweep used and that is not among the runs in `present`."""
     reported = set(present)
-    for sweep, name in sweeps.items():
+    for sweep_id, sweep_name in sweep_names.items():
         try:
-            covered = json.loads(store.artifact(sweep, COVERS_FILE).read_bytes())
-        except (MissingArtifact, ValueError):  # a sweep without measurements; a damaged file is reported elsewhere
+            covered = json.loads(store.artifact(sweep_id, COVERS_FILE).read_bytes())
+        except (MissingArtifact, ValueError):  # a sweep without measurements; a damaged file is another fault
             continue
-        for run_id in (run_id for run_id in covered if isinstance(run_id, str) and run_id not in reported):
+        for run_id in covered:
+            if not isinstance(run_id, str) or run_id in reported:
+                continue
             reported.add(run_id)
-            yield Fault(run_id, name, f"this measurement of the sweep {_lost_run_state(store, run_id)}", lost=True)
+            text = f"this measurement of the sweep {_lost_run_state(store, run_id)}"
+            yield Fault(run_id, sweep_name, text, is_lost=True)
 
 
 def _lost_run_state(store: Artifacts, run_id: str) -> str:
+    """Return the end of a sentence that says what happened to a run, such as `is not in the store any more`."""
     from mlflow.exceptions import MlflowException
 
     with store.connection.translated_errors():
@@ -130,31 +145,34 @@ def _lost_run_state(store: Artifacts, run_id: str) -> str:
     return f"is {run.info.status} in the experiment {run.info.experiment_id}"
 
 
-def differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
+def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
     """Yield the differences between a finished run and its record. Raises StoreAway if the store does not answer."""
     run_id = run.info.run_id
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         try:
-            text = store.download(run_id, RECORD_FILE, folder).read_bytes()
-            if record_seal(text) != run.data.tags.get(Tag.SEAL):
+            content = store.download(run_id, RECORD_FILE, folder).read_bytes()
+            if record_seal(content) != run.data.tags.get(Tag.SEAL):
                 yield f"{RECORD_FILE} does not match its seal"
                 return
-            record = Record.parse(text)
+            record = Record.parse(content)
         except StoreAway:
             raise
-        except (RbptrackError, OSError, ValueError, TypeError, KeyError) as error:
-            yield f"{RECORD_FILE} cannot be read: {first_line(error)}"
+        except RbptrackError as error:
+            yield first_line(error)
+            return
+        except OSError as error:
+            yield f"{RECORD_FILE} cannot be read: {error.strerror}"
             return
         yield from _differences("param", record.params, run.data.params)
-        yield from _differences("metric", record.metrics, _own_single_metrics(run.data.metrics, record.curves))
-        yield from _differences("tag", record.tags, _own_tags(run.data.tags))
-        yield from _differences("time", _times(record.began, record.ended), _stored_times(run))
-        yield from _differences("dataset", _named(record.dataset), _stored_datasets(run))
+        yield from _differences("metric", record.metrics, _single_metrics(run.data.metrics, record.curves))
+        yield from _differences("tag", record.tags, _sealed_tags(run.data.tags))
+        yield from _differences("time", _sealed_times(record), _stored_times(run))
+        yield from _differences("dataset", _sealed_dataset(record), _stored_datasets(run))
         yield from _altered_curves(store, run_id, record)
         for file in record.files:
             yield from _faults_of_file(store, run_id, file, record, folder)
-        for file in _files_that_were_added(store, run_id, record):
+        for file in _added_files(store, run_id, record):
             yield f"{file} was added"
 
 
@@ -164,10 +182,11 @@ def numbers_that_disagree(record: Record, ranks: Path) -> Iterator[str]:
     if record.metrics.get(Metric.NUM_TOKENS) != histogram.num_tokens:
         yield f"num_tokens is {record.metrics.get(Metric.NUM_TOKENS)}, but the ranks give {histogram.num_tokens}"
         return
-    steps = dict(record.curves.get(Metric.RBP_CURVE, []))
-    stored = [(name, value, _value_by_ranks(histogram, name)) for name, value in record.metrics.items()]
-    stored += [(f"RBP_{k}", value, histogram.rbp(k)) for k, value in steps.items() if k <= histogram.vocab_size]
-    for name, value, by_ranks in stored:
+    compared = [(name, value, _value_by_ranks(histogram, name)) for name, value in record.metrics.items()]
+    for k, value in record.curves.get(Metric.RBP_CURVE, []):
+        if k <= histogram.vocab_size:
+            compared.append((f"RBP_{k}", value, histogram.rbp(k)))
+    for name, value, by_ranks in compared:
         if by_ranks is not None and not math.isclose(value, by_ranks, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
             yield f"{name} is {value}, but the ranks give {by_ranks}"
 
@@ -182,53 +201,54 @@ def _value_by_ranks(histogram: RankHistogram, name: str) -> float | None:
     return histogram.rbp(k) if k <= histogram.vocab_size else math.nan
 
 
-def _differences(what: str, sealed: dict[str, Any], stored: dict[str, Any]) -> Iterator[str]:
+def _differences(kind: str, sealed: dict[str, Any], stored: dict[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each value that differs between a record (`sealed`) and the store (`stored`)."""
     for name in sorted(sealed.keys() | stored.keys()):
         if name not in stored or stored[name] is None:
-            yield f"the {what} {name} is missing; it was {sealed[name]}"
+            yield f"the {kind} {name} is missing; it was {sealed[name]}"
         elif name not in sealed:
-            yield f"the {what} {name} = {stored[name]} was added"
+            yield f"the {kind} {name} = {stored[name]} was added"
         elif stored[name] != sealed[name]:
-            yield f"the {what} {name} is {stored[name]}; it was {sealed[name]}"
+            yield f"the {kind} {name} is {stored[name]}; it was {sealed[name]}"
 
 
-def _own_tags(tags: dict[str, str]) -> dict[str, str]:
-    """Return the tags of rbptrack that a record holds. Users of MLflow may add other tags."""
+def _sealed_tags(tags: dict[str, str]) -> dict[str, str]:
+    """Return those tags of a run that a record holds. Users of MLflow may add other tags."""
     return {name: value for name, value in tags.items() if name.startswith(Tag.PREFIX) and name not in _NOT_IN_RECORDS}
 
 
-def _times(began: float, ended: float) -> dict[str, int]:
-    """Return the times of a run in milliseconds, the unit of MLflow."""
-    return {"began": int(began * 1000), "ended": int(ended * 1000)}
+def _sealed_times(record: Record) -> dict[str, int]:
+    """Return the times of a record in milliseconds, as MLflow keeps them."""
+    return {"began": int(record.began * 1000), "ended": int(record.ended * 1000)}
 
 
 def _stored_times(run: Run) -> dict[str, int]:
     return {"began": run.info.start_time, "ended": run.info.end_time}
 
 
-def _named(dataset: dict[str, str]) -> dict[str, str]:
-    """Return the digest of a record's dataset by name. The result is empty if the record has no dataset."""
-    return {dataset["name"]: dataset["digest"]} if dataset else {}
+def _sealed_dataset(record: Record) -> dict[str, str]:
+    """Return the digest of a record's dataset by the dataset's name; empty if the record has no dataset."""
+    return {record.dataset["name"]: record.dataset["digest"]} if record.dataset else {}
 
 
 def _stored_datasets(run: Run) -> dict[str, str]:
-    """Return the digests of the run's datasets by name.
+    """Return the digests of a run's datasets by name.
 
-    Source and profile are not compared. MLflow keeps those of the first run that logged this name and digest.
+    Source and profile are left out, because MLflow keeps those of the first run with a dataset of this name and digest.
     """
     inputs = run.inputs.dataset_inputs if run.inputs else []
     return {entry.dataset.name: entry.dataset.digest for entry in inputs}
 
 
-def _files_that_were_added(store: Artifacts, run_id: str, record: Record) -> list[str]:
-    """Return the files that rbptrack would read and that the record does not name. Other files are the user's own."""
+def _added_files(store: Artifacts, run_id: str, record: Record) -> list[str]:
+    """Return the artifacts with names of rbptrack's files that the record does not name. Users may add other files."""
     with store.connection.translated_errors():
         present = {entry.path for entry in store.connection.client.list_artifacts(run_id)}
-    return sorted(present.intersection(_FILES_THAT_ARE_READ) - record.files.keys())
+    return sorted(present.intersection(_FILES_OF_RBPTRACK) - record.files.keys())
 
 
-def _own_single_metrics(metrics: dict[str, float], curves: dict[str, Any]) -> dict[str, float]:
-    """Return the metrics of rbptrack that have one value. MLflow's own metrics of the machine are left out."""
+def _single_metrics(metrics: dict[str, float], curves: dict[str, Any]) -> dict[str, float]:
+    """Return the metrics of a run without curves and without the metrics of the machine, which MLflow may add."""
     return {name: value for name, value in metrics.items() if name not in curves and not name.startswith("system/")}
 
 
@@ -241,7 +261,7 @@ def _altered_curves(store: Artifacts, run_id: str, record: Record) -> Iterator[s
 
 
 def _faults_of_file(store: Artifacts, run_id: str, file: str, record: Record, folder: Path) -> Iterator[str]:
-    """Fetch an artifact into a folder and yield its differences from the record."""
+    """Download an artifact into a folder, and yield its differences from the record."""
     try:
         path = store.download(run_id, file, folder)
     except MissingArtifact:

@@ -1,7 +1,7 @@
-"""Make the saved view *CE and RBP_k* for the Views menu of MLflow's page, and choose a colour for each dataset.
+"""Make the view *CE and RBP_k* for the Views menu of MLflow's page, and choose a colour for each dataset.
 
-MLflow keeps a saved view as a tag of the experiment. view.json holds our view in the format that MLflow 3.15 and later
-write when a user saves a view. MLflow does not document this format.
+MLflow keeps a saved view in a tag of the experiment. view.json holds the view in the format in which MLflow 3.15 and
+later save a view. MLflow does not document this format.
 """
 
 from __future__ import annotations
@@ -37,25 +37,19 @@ _PALETTE = (
 )
 
 
-def link(experiment: str) -> str:
-    """Return the part of the view's address after the address of the server.
-
-    Args:
-        experiment: the ID of the experiment.
-
-    """
-    return (
-        f"#/experiments/{experiment}/runs?workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey={KEY}"
-    )
+def page(experiment_id: str) -> str:
+    """Return the end of the address of the view, which follows the address of the server."""
+    options = f"workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey={KEY}"
+    return f"#/experiments/{experiment_id}/runs?{options}"
 
 
-def tag_value(metrics: Collection[str], before: str = "") -> str:
+def tag_value(metrics: Collection[str], previous: str = "") -> str:
     """Return the value of the tag that keeps the view.
 
     Args:
-        metrics: the names of all metrics of the runs. A metric without a chart gets a deleted one, because MLflow would
-            otherwise add a chart for it.
-        before: the present value of the tag. It is returned if the view has not changed.
+        metrics: the names of all metrics of the runs. For a metric without a chart, the view gets a chart that is
+            marked as deleted. Otherwise MLflow would add a chart for the metric.
+        previous: the present value of the tag. It is returned if the view has not changed.
 
     """
     state = json.loads(Path(__file__).with_name("view.json").read_text())
@@ -68,17 +62,20 @@ def tag_value(metrics: Collection[str], before: str = "") -> str:
     text = json.dumps(state, sort_keys=True, separators=(",", ":"))
     packed_state = "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
     now = int(time.time() * 1000)
-    previous = json.loads(before) if before.startswith("{") else {}
-    if previous.get("state") == packed_state:
-        return before
-    return json.dumps(
-        {"name": NAME, "createdAt": previous.get("createdAt", now), "updatedAt": now, "state": packed_state},
-        sort_keys=True,
-    )
+    previous_view = json.loads(previous) if previous.startswith("{") else {}
+    if previous_view.get("state") == packed_state:
+        return previous
+    view = {
+        "name": NAME,
+        "createdAt": previous_view.get("createdAt", now),
+        "updatedAt": now,
+        "state": packed_state,
+    }
+    return json.dumps(view, sort_keys=True)
 
 
 def missing_colours(runs: Sequence[Run]) -> dict[str, str]:
-    """Return the colours that runs must still get, by run ID. All runs of a dataset have one colour.
+    """Return the colours of those runs that do not have the colour of their dataset, by run ID.
 
     A dataset keeps the colour that its oldest coloured run has.
 
@@ -87,16 +84,16 @@ def missing_colours(runs: Sequence[Run]) -> dict[str, str]:
 
     """
     oldest_first = [(run, run.data.tags.get(Tag.DATASET, "")) for run in reversed(runs)]
-    colours: dict[str, str] = {}  # by dataset
+    colour_of_dataset: dict[str, str] = {}
     for run, dataset in oldest_first:
         if COLOUR in run.data.tags:
-            colours.setdefault(dataset, run.data.tags[COLOUR])
+            colour_of_dataset.setdefault(dataset, run.data.tags[COLOUR])
     for _, dataset in oldest_first:
-        if dataset not in colours:
-            free = [colour for colour in _PALETTE if colour not in colours.values()]
-            colours[dataset] = free[0] if free else _PALETTE[len(colours) % len(_PALETTE)]
-    return {
-        run.info.run_id: colours[dataset]
-        for run, dataset in oldest_first
-        if run.data.tags.get(COLOUR) != colours[dataset]
-    }
+        if dataset not in colour_of_dataset:
+            unused = [colour for colour in _PALETTE if colour not in colour_of_dataset.values()]
+            colour_of_dataset[dataset] = unused[0] if unused else _PALETTE[len(colour_of_dataset) % len(_PALETTE)]
+    missing = {}
+    for run, dataset in oldest_first:
+        if run.data.tags.get(COLOUR) != colour_of_dataset[dataset]:
+            missing[run.info.run_id] = colour_of_dataset[dataset]
+    return missing

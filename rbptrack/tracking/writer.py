@@ -1,4 +1,4 @@
-"""Write a run step by step (create it, log numbers, inputs and files, end it), and describe it in Markdown."""
+"""Write a run step by step: create it, log numbers, inputs and files, end it. Describe measurements in Markdown."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rbptrack.base.formatting import counted
 from rbptrack.base.secrets import without_password
 from rbptrack.facts import COLUMNS
 from rbptrack.ranks.names import metric_label, parse_rbp_name, rbp_name, se_name
-from rbptrack.tracking import names
 from rbptrack.tracking.artifacts import local_path
 from rbptrack.tracking.experiment import Experiment
+from rbptrack.tracking.names import Metric as MetricName
 from rbptrack.tracking.names import Tag
 from rbptrack.tracking.record import Record
 
@@ -26,17 +26,16 @@ if TYPE_CHECKING:
     from mlflow.entities import Metric, RunInfo
 
 _MAX_TAG_LENGTH = 8000  # largest number of characters in a tag of MLflow
-_METRICS_OF_A_CALL = 900  # number of metrics in one request; MLflow accepts 1000
-_PARAMS_OF_A_CALL = 100  # number of params in one request
-_CE = names.Metric.CE
-_K_OF_DESCRIPTIONS = 10  # k of the RBP_k in the description of a run
+_METRICS_PER_REQUEST = 900  # MLflow accepts 1000
+_PARAMS_PER_REQUEST = 100  # MLflow accepts 100
+_DESCRIBED_K = 10  # k of the RBP_k in the description of a run
 
 
 class RunWriter:
     """Writes the runs of one experiment.
 
-    The caller must hold the lock of the connection. Then no other process that shares the lock is writing a run, and
-    runs that were begun under it and are still RUNNING can be deleted safely.
+    The caller must hold the connection's lock for writing. No other process that shares the lock is then writing a run,
+    so a run that was begun under this lock and is still RUNNING can be deleted.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -48,30 +47,33 @@ class RunWriter:
 
         Args:
             name: the name of the run.
-            tags: the tags. Empty tags are left out, and long ones are shortened to what MLflow keeps.
+            tags: the tags. Empty tags are left out, and long ones are shortened to the length that MLflow keeps.
             began: when the run began, in seconds since 1970.
 
         """
         experiment = self._experiment.find_or_create()
-        own_tags = {"mlflow.user": _user(), "mlflow.source.name": "rbptrack", "mlflow.source.type": "LOCAL"}
-        own_tags[Tag.WRITER] = self._connection.writer
-        shortened = {key: shortened_text(value) for key, value in tags.items() if value}
+        all_tags = {
+            "mlflow.user": _user_name(),
+            "mlflow.source.name": "rbptrack",
+            "mlflow.source.type": "LOCAL",
+            Tag.WRITER: self._connection.writer,
+        }
+        all_tags |= {key: shortened_text(value) for key, value in tags.items() if value}
         with self._connection.translated_errors():
             run = self._connection.client.create_run(
-                experiment, start_time=int(began * 1000), run_name=name, tags=own_tags | shortened
+                experiment, start_time=int(began * 1000), run_name=name, tags=all_tags
             )
         return run.info
 
     def log(
         self, run_id: str, *, params: Mapping[str, str] | None = None, metrics: Mapping[str, float] | None = None
     ) -> None:
-        """Log params and metrics. The time of the metrics is now."""
+        """Log params and metrics. The metrics get the present time."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        self._log_batches(
-            run_id, params or {}, [Metric(name, value, now, 0) for name, value in (metrics or {}).items()]
-        )
+        entities = [Metric(name, value, now, 0) for name, value in (metrics or {}).items()]
+        self._log_batches(run_id, params or {}, entities)
 
     def log_record(self, run_id: str, record: Record, model_id: str | None) -> None:
         """Log the params, metrics and curves of a measurement.
@@ -85,18 +87,19 @@ class RunWriter:
         from mlflow.entities import Metric
 
         ended = int(record.ended * 1000)
-        pointer: dict[str, Any] = {}
+        model_and_dataset: dict[str, Any] = {}
         if model_id:
-            dataset = record.dataset
-            pointer = {
+            model_and_dataset = {
                 "model_id": model_id,
-                "dataset_name": dataset.get("name"),
-                "dataset_digest": dataset.get("digest"),
+                "dataset_name": record.dataset.get("name"),
+                "dataset_digest": record.dataset.get("digest"),
             }
-        metrics = [Metric(name, record.metrics[name], ended, 0, **pointer) for name in sort_names(record.metrics)]
+        metrics = []
+        for name in _sort_for_people(record.metrics):
+            metrics.append(Metric(name, record.metrics[name], ended, 0, **model_and_dataset))
         for name, curve in record.curves.items():
             metrics += [Metric(name, value, ended, step) for step, value in curve]
-        self._log_batches(run_id, {name: record.params[name] for name in sort_names(record.params)}, metrics)
+        self._log_batches(run_id, {name: record.params[name] for name in _sort_for_people(record.params)}, metrics)
 
     def _log_batches(self, run_id: str, params: Mapping[str, str], metrics: Sequence[Metric]) -> None:
         """Log params and metrics in as few requests as MLflow allows."""
@@ -105,10 +108,10 @@ class RunWriter:
         entries = [Param(name, value) for name, value in params.items()]
         with self._connection.translated_errors():
             client = self._connection.client
-            for first in range(0, len(entries), _PARAMS_OF_A_CALL):
-                client.log_batch(run_id, params=entries[first : first + _PARAMS_OF_A_CALL])
-            for first in range(0, len(metrics), _METRICS_OF_A_CALL):
-                client.log_batch(run_id, metrics=metrics[first : first + _METRICS_OF_A_CALL])
+            for first in range(0, len(entries), _PARAMS_PER_REQUEST):
+                client.log_batch(run_id, params=entries[first : first + _PARAMS_PER_REQUEST])
+            for first in range(0, len(metrics), _METRICS_PER_REQUEST):
+                client.log_batch(run_id, metrics=metrics[first : first + _METRICS_PER_REQUEST])
 
     def log_inputs(self, run_id: str, record: Record, model_id: str | None) -> None:
         """Log the dataset and the LoggedModel of a measurement."""
@@ -124,9 +127,9 @@ class RunWriter:
                 self._connection.client.log_inputs(run_id, datasets, models)
 
     def add_files(self, run: RunInfo, paths: Sequence[Path]) -> None:
-        """Log files as artifacts, and sync those that are stored on this machine to disk.
+        """Log files as artifacts. If the store keeps artifacts on this machine, wait until they are on the disk.
 
-        Call this before `end`. A run that is FINISHED then has all its files.
+        Call this method before `end`, because a FINISHED run must have all its files.
         """
         if not paths:
             return
@@ -145,11 +148,11 @@ class RunWriter:
             self._connection.client.set_terminated(run_id, status, end_time=int(ended * 1000))
 
     def delete_unfinished(self, condition: str = "") -> None:
-        """Delete the unfinished runs of processes that died while they held the lock that this process holds.
+        """Delete the unfinished runs of processes that died while they held the lock that this process holds now.
 
         Runs that were begun under another lock are left alone, because their processes may still be writing. If such a
-        process died, its run stays RUNNING until a command that uses the same lock writes again, or until somebody
-        deletes the run in MLflow. rbptrack reads only FINISHED runs.
+        process died, its run stays RUNNING until a process with that lock writes again, or until somebody deletes the
+        run in MLflow. rbptrack reads only FINISHED runs.
 
         Args:
             condition: an additional condition of MLflow's filter, beginning with ` and `.
@@ -165,22 +168,28 @@ class RunWriter:
             self._connection.client.delete_run(run_id)
 
 
-def sort_names(names: Iterable[str]) -> list[str]:
-    """Sort names of metrics or params for people: CE, RBP_k by k, the order of the table of facts, all others.
+def _sort_for_people(names: Iterable[str]) -> list[str]:
+    """Sort names of metrics or params: CE, RBP_k by k, facts in the order of their table, then all others.
 
-    The order matters because MLflow's page of a run lists metrics in the order in which they were logged.
+    A standard error follows its metric. The order matters, because MLflow's page of a run lists metrics in the order in
+    which they were logged.
     """
-    places = {name: place for place, name in enumerate(COLUMNS, start=1)}
+    order_of_facts = {name: number for number, name in enumerate(COLUMNS, start=1)}
 
-    def key(name: str) -> tuple[int, int, bool]:
+    def sort_key(name: str) -> tuple[int, int, bool]:
         metric = name.removesuffix("_se")
-        k = 0 if metric == _CE else parse_rbp_name(metric)
-        return places.get(metric, len(places)) if k is None else 0, k or 0, metric != name
+        is_standard_error = metric != name
+        if metric == MetricName.CE:
+            return 0, 0, is_standard_error
+        k = parse_rbp_name(metric)
+        if k is not None:
+            return 0, k, is_standard_error
+        return order_of_facts.get(metric, len(order_of_facts)), 0, is_standard_error
 
-    return sorted(names, key=key)
+    return sorted(names, key=sort_key)
 
 
-def describe(record: Record) -> str:
+def describe_measurement(record: Record) -> str:
     """Describe a measurement in Markdown, for its page in MLflow: model, dataset, main numbers, and their origin."""
     tags = record.tags
     params = record.params
@@ -196,37 +205,37 @@ def describe(record: Record) -> str:
         facts.append(f"weights {params['dtype']}")
     if facts:
         lines.append(", ".join(facts))
-    numbers = [_with_error(name, record.metrics) for name in (names.Metric.CE, rbp_name(_K_OF_DESCRIPTIONS))]
+    numbers = [_format_metric(name, record.metrics) for name in (MetricName.CE, rbp_name(_DESCRIBED_K))]
     if any(numbers):
         lines.append(", ".join(filter(None, numbers)))
-    for what, prefix, repo, commit in (
+    for label, prefix, repo, commit in (
         ("Model", "", params.get("repo"), tags.get(Tag.COMMIT)),
         ("Dataset", "datasets/", params.get("dataset_repo"), params.get("dataset_commit")),
     ):
         if repo:
             revision = (commit or "").partition("@")[2] or "main"
             address = f"https://huggingface.co/{prefix}{quote(repo)}/tree/{quote(revision)}"
-            lines.append(f"{what}: [{markup.markdown_text(repo)}]({address})")
+            lines.append(f"{label}: [{markup.markdown_text(repo)}]({address})")
     if Tag.IMPORTED in tags:
         source = tags.get(Tag.IMPORTED_FROM, "")
         lines.append(
             f"Imported ({tags[Tag.IMPORTED]} {markup.markdown_text(source)}). "
-            "Values that are missing here were not in the imported source."
+            "Values that are missing here were not in the imported file."
         )
     return "  \n".join(lines)
 
 
-def _with_error(name: str, metrics: Mapping[str, float]) -> str:
-    """Format a metric as `**RBP_10** 0.5120 ± 0.0040`.
+def _format_metric(name: str, metrics: Mapping[str, float]) -> str:
+    """Format a metric with its standard error: `**RBP_10** 0.5120 ± 0.0040`.
 
-    If the standard error is unknown, only the value is written. If the metric is unknown, the result is empty.
+    If the standard error is unknown, it is left out. If the metric is unknown, the text is empty.
     """
     if name not in metrics:
         return ""
     error = metrics.get(se_name(name), 0.0)
     digits = max(3, 1 - math.floor(math.log10(error))) if error > 0 else 4
     spread = f" ± {error:.{digits}f}" if error > 0 else ""
-    unit = " nats" if name == names.Metric.CE else ""
+    unit = " nats" if name == MetricName.CE else ""
     return f"**{metric_label(name)}** {metrics[name]:.{digits}f}{spread}{unit}"
 
 
@@ -238,7 +247,7 @@ def shortened_text(text: str) -> str:
     return text[: _MAX_TAG_LENGTH - 3] + "..."
 
 
-def _user() -> str:
+def _user_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # in some containers the user has no name

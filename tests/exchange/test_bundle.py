@@ -143,8 +143,8 @@ def test_import_bundle_adds_a_measurement_once(bundle: Path, other_store: Store,
     import_bundle(bundle, other_store)
     import_bundle(bundle, other_store)
     import_bundle(bundle, store)
-    assert len(list(other_store.finished())) == 1
-    assert len(list(store.finished())) == 1
+    assert len(list(other_store.finished_runs())) == 1
+    assert len(list(store.finished_runs())) == 1
 
 
 def test_import_bundle_after_an_interrupt_adds_the_rest(
@@ -153,7 +153,7 @@ def test_import_bundle_after_an_interrupt_adds_the_rest(
     deliver = Outbox.deliver
 
     def deliver_only_the_first(self: Outbox, folder: Path, **options: Any) -> str:
-        if list(self.store.finished()):
+        if list(self.store.finished_runs()):
             raise KeyboardInterrupt
         return deliver(self, folder, **options)
 
@@ -270,7 +270,7 @@ def test_import_bundle_refuses_records_that_break_a_rule_or_contradict_their_fil
         if is_accepted(with_altered_record(bundle, change), other_store):
             accepted.append(name)
     assert accepted == []
-    assert list(other_store.finished()) == []
+    assert list(other_store.finished_runs()) == []
 
 
 def test_import_bundle_adds_nothing_if_the_last_of_two_records_is_false(
@@ -278,7 +278,7 @@ def test_import_bundle_adds_nothing_if_the_last_of_two_records_is_false(
 ) -> None:
     accepted = []
     for name, change in FALSE_RECORDS.items():
-        if is_accepted(with_altered_record(bundle_of_two, change), other_store) or list(other_store.finished()):
+        if is_accepted(with_altered_record(bundle_of_two, change), other_store) or list(other_store.finished_runs()):
             accepted.append(name)
     assert accepted == []
 
@@ -431,7 +431,7 @@ def test_import_bundle_refuses_a_bundle_with_every_entry_twice(bundle: Path, oth
 def test_import_bundle_refuses_a_bundle_above_the_size_limit(
     bundle: Path, other_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bundle_module, "LARGEST", 1000)
+    monkeypatch.setattr(bundle_module, "MAX_UNPACKED_BYTES", 1000)
     with pytest.raises(BadInput, match="1,000"):
         import_bundle(bundle, other_store)
 

@@ -114,7 +114,7 @@ def test_import_content_adds_only_measurements_that_the_store_lacks(store: Store
     import_items(store, measurements[:2])
     import_items(store, measurements)
     import_items(store, measurements)
-    assert len(list(store.finished())) == 3
+    assert len(list(store.finished_runs())) == 3
 
 
 def measurement_with(ce: float, seq_len: int) -> ImportedMeasurement:

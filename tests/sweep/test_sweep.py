@@ -289,7 +289,7 @@ def test_run_with_a_store_that_is_away_keeps_measurements_for_the_next_run(
     store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monkeypatch.context() as patch:
-        for method in ("find", "find_all", "find_delivered", "check_writable", "fail", "runs"):
+        for method in ("find", "find_all", "find_delivered", "check_writable", "log_failure", "runs"):
             patch.setattr(Store, method, raising(StoreAway("the tracking store does not answer")))
         assert sweep.run(configs("model=nano/6k,nano/15k"), []) == 1
     assert "does not answer" in capsys.readouterr().err
@@ -306,7 +306,7 @@ def test_run_with_a_store_that_refuses_deliveries_keeps_measurements_for_sync(
         patch.setattr(Store, "log", raising(StoreRefuses("the tracking server does not permit this")))
         assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=[]"), []) == 1
     assert "sync delivers them" in capsys.readouterr().err
-    assert len(Outbox(store).waiting()) == 2
+    assert len(Outbox(store).waiting_folders()) == 2
     assert [delivered.error for delivered in Outbox(store).deliver_waiting()] == ["", ""]
     assert len(store.runs().frame) == 2
 

@@ -37,7 +37,7 @@ def build_store(folder: Path, *models: str) -> Store:
 def metrics_and_hashes(store: Store) -> dict[str, tuple[dict[str, float], str]]:
     """Return the metrics of each measurement, without times and memory, and the hash of its ranks, by run name."""
     by_name: dict[str, tuple[dict[str, float], str]] = {}
-    for run in store.finished():
+    for run in store.finished_runs():
         metrics = {name: value for name, value in run.data.metrics.items() if name not in _DEPEND_ON_MACHINE}
         record = json.loads(store.artifact(run.info.run_id, "record.json").read_text())
         assert run.info.run_name not in by_name

@@ -70,7 +70,7 @@ class CheckedFile:
 
 def artifacts_of(store: Store) -> Iterator[CheckedFile]:
     """Yield the files of a run. `verify` must find a changed file. Readers must refuse it or read the original."""
-    (run,) = store.finished()
+    (run,) = store.finished_runs()
     for path in store.artifact(run.info.run_id, "record.json").parent.iterdir():
         if path.suffix == ".png":  # rbptrack never reads pictures
             continue
@@ -140,8 +140,8 @@ def files_of_waiting_cell(folder: Path) -> Iterator[CheckedFile]:
 
     def check() -> None:
         target = Store(f"sqlite:///{folder}/mlflow.db", new_experiment_name())
-        Outbox(target).deliver(cell, keep=True)
-        (run,) = target.finished()
+        Outbox(target).deliver(cell, keep_folder=True)
+        (run,) = target.finished_runs()
         metrics = {name: value for name, value in run.data.metrics.items() if name != "rbp_curve"}
         assert metrics == expected
         assert not list(target.verify())
@@ -205,7 +205,7 @@ class AlterableStore:
 def alterable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AlterableStore]:
     folder = tmp_path_factory.mktemp("altered") / "store"
     store = small_stores.build_store(folder, "nano/6k", "nano/15k")
-    run_id, other_run_id = (str(run.info.run_id) for run in store.finished())
+    run_id, other_run_id = (str(run.info.run_id) for run in store.finished_runs())
     artifacts = store.artifact(run_id, "record.json").parent
     artifacts_of_other = store.artifact(other_run_id, "record.json").parent
     copy = folder / "copy"

@@ -66,7 +66,7 @@ def test_measurement_delivered_to_server_can_be_read(
     assert runs.groups(run_id)[0] == "site 0"
     assert list(store.verify()) == []
     page = f"{server.uri}/#/experiments/{store.measurements.find()}/runs/{run_id}"
-    assert store.measurements.page(run_id).partition("?")[0] == page
+    assert store.measurements.run_page(run_id).partition("?")[0] == page
     assert not (working_folder / "mlflow.db").exists()
     assert files_with_password(working_folder) == []
 
@@ -132,7 +132,7 @@ from rbptrack.tracking import Outbox, Store
 
 store = Store(sys.argv[1], "two")
 for folder in sorted(Path("mlruns/cells").iterdir()):
-    Outbox(store).address(folder.absolute())
+    Outbox(store).write_address(folder.absolute())
 deadline = time.monotonic() + 250
 while [delivery for delivery in Outbox(store).deliver_waiting() if delivery.error] and time.monotonic() < deadline:
     time.sleep(0.2)
@@ -271,7 +271,7 @@ def test_user_who_may_only_read_cannot_deliver_until_permitted(
         with pytest.raises(StoreRefuses) as raised:
             Outbox(store).deliver(folder)
         assert "\n" not in str(raised.value)
-        assert Outbox(store).waiting() == [folder]
+        assert Outbox(store).waiting_folders() == [folder]
     store = Store(server.uri, "guarded")
     (delivered,) = Outbox(store).deliver_waiting()
     assert delivered.error == ""

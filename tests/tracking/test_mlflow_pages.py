@@ -127,7 +127,7 @@ def test_view_page_opens_the_saved_view(store: Store, write_cell: WriteCell) -> 
 
 def test_save_view_leaves_out_failed_runs(store: Store, client: MlflowClient, write_cell: WriteCell) -> None:
     finished = Outbox(store).deliver(write_cell())
-    failed = store.fail(Record.read(write_cell(2000)), "out of memory")
+    failed = store.log_failure(Record.read(write_cell(2000)), "out of memory")
     store.save_view()
     _, state = saved_view(client)
     experiment = measurement_experiment(client).experiment_id

@@ -147,8 +147,8 @@ def test_deliver_keeps_the_folder_if_the_store_is_away(write_cell: WriteCell, mo
     for folder in folders:
         with pytest.raises(StoreAway):
             Outbox(away).deliver(folder)
-    assert sorted(Outbox(away).waiting()) == sorted(folders)
-    assert Outbox(Store("http://127.0.0.1:10")).waiting() == []
+    assert sorted(Outbox(away).waiting_folders()) == sorted(folders)
+    assert Outbox(Store("http://127.0.0.1:10")).waiting_folders() == []
 
 
 def test_deliver_waiting_tries_a_store_that_is_away_only_once(
@@ -156,7 +156,7 @@ def test_deliver_waiting_tries_a_store_that_is_away_only_once(
 ) -> None:
     away = Store(NO_SERVER)
     for s in (1000, 2000):
-        Outbox(away).address(write_cell(s))
+        Outbox(away).write_address(write_cell(s))
     attempts = []
 
     def deliver(self: Outbox, folder: Path) -> str:
@@ -172,15 +172,15 @@ def test_deliver_keeps_a_folder_that_waits_for_another_store(
     store: Store, write_cell: WriteCell, run_command: RunCommand
 ) -> None:
     folder = write_cell()
-    Outbox(Store(f"{NO_SERVER}/")).address(folder)
+    Outbox(Store(f"{NO_SERVER}/")).write_address(folder)
     assert Outbox(store).deliver(folder) == Outbox(store).deliver(folder)
-    assert Outbox(Store(NO_SERVER)).waiting() == [folder]
+    assert Outbox(Store(NO_SERVER)).waiting_folders() == [folder]
     _, output, _ = run_command("sync")
     assert f"sync --tracking-uri {NO_SERVER} --experiment rbptrack" in output
 
 
 def test_waiting_folders_move_with_the_database(store: Store, write_cell: WriteCell, tmp_path: Path) -> None:
-    Outbox(store).address(write_cell())
+    Outbox(store).write_address(write_cell())
     (tmp_path / "moved").mkdir()
     for name in ("mlflow.db", "mlruns"):
         (tmp_path / name).rename(tmp_path / "moved" / name)
@@ -191,8 +191,8 @@ def test_waiting_folders_move_with_the_database(store: Store, write_cell: WriteC
 def test_deliver_waiting_skips_folders_that_another_process_has_locked(store: Store, write_cell: WriteCell) -> None:
     free = write_cell(1000)
     locked = write_cell(2000)
-    Outbox(store).address(free)
-    Outbox(store).address(locked)
+    Outbox(store).write_address(free)
+    Outbox(store).write_address(locked)
     with FileLock(locked.with_name(f"{locked.name}.lock")):
         assert [delivered.name for delivered in Outbox(store).deliver_waiting()] == ["nano-1000 / wiki"]
     assert [delivered.name for delivered in Outbox(store).deliver_waiting()] == ["nano-2000 / wiki"]
@@ -211,7 +211,7 @@ def test_deliver_refuses_a_damaged_folder(
     name: str, bytes_before_damage: bytes, store: Store, write_cell: WriteCell
 ) -> None:
     folder = write_cell()
-    Outbox(store).address(folder)
+    Outbox(store).write_address(folder)
     content = bytearray((folder / name).read_bytes())
     content[content.index(bytes_before_damage) + len(bytes_before_damage)] ^= 1  # in record.json, this changes a digit
     (folder / name).write_bytes(content)
@@ -239,10 +239,10 @@ def test_deliver_shows_and_writes_no_password_of_the_environment(
     folder = write_cell()
     with pytest.raises(StoreAway) as error:
         Outbox(store).deliver(folder)
-    assert "pass" not in store.shown
+    assert "pass" not in store.shown_address
     assert "pass" not in str(error.value)
     assert "pass" not in (folder / "store.json").read_text()
-    assert Outbox(store).waiting() == [folder]
+    assert Outbox(store).waiting_folders() == [folder]
 
 
 def test_deliver_leaves_unfinished_runs_of_other_folders(store: Store, write_cell: WriteCell) -> None:

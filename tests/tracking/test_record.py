@@ -1,4 +1,4 @@
-"""Tests of `write_record` and `Record`: the files and numbers of a finished measurement."""
+"""Tests of `write_record` and `Record`: the files and ce_and_rbp_metrics of a finished measurement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rbptrack.base.parquet import read_table
 from rbptrack.facts import FACTS, Place
 from rbptrack.ranks import RankHistogram, RankTable, is_rbp_column
 from rbptrack.tracking import Record
-from rbptrack.tracking.record import numbers
+from rbptrack.tracking.record import ce_and_rbp_metrics
 from tests.store_fixtures import WriteCell
 
 NAMES = st.text(min_size=1, max_size=20)
@@ -95,7 +95,7 @@ def test_record_standard_errors_are_over_groups_if_they_are_known(write_cell: Wr
 def test_numbers_standard_error_over_equally_long_documents_is_that_of_a_mean(write_cell: WriteCell) -> None:
     table = RankTable.read(write_cell() / "ranks.parquet")
     mean_nats = -table.column("logprob").astype(float).reshape(30, 20).mean(axis=1)  # (documents,)
-    metrics = numbers(table.histogram(), table.document_counts([1]))
+    metrics = ce_and_rbp_metrics(table.histogram(), table.document_counts([1]))
     assert metrics["ce_se"] == pytest.approx(mean_nats.std(ddof=1) / math.sqrt(30))
 
 

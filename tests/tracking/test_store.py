@@ -84,7 +84,7 @@ def test_find_all_returns_the_runs_of_the_fingerprints_that_exist(store: Store, 
 
 def test_fail_logs_a_failed_run_with_the_reason_without_its_password(store: Store, write_cell: WriteCell) -> None:
     record = Record.read(write_cell())
-    run_id = store.fail(record, "out of memory at 1 token, see http://ann:pass@host")
+    run_id = store.log_failure(record, "out of memory at 1 token, see http://ann:pass@host")
     run = MlflowClient(store.uri).get_run(run_id)
     assert run.info.status == "FAILED"
     assert run.data.tags["rbptrack.failure"] == "out of memory at 1 token, see http://***@host"
