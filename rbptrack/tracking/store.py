@@ -401,9 +401,9 @@ class Store(Artifacts):
 
     def _nothing_measured(self) -> BadInput:
         """Return the error that says why there are no measurements."""
-        store = f"the tracking store {self.shown_address}"
         if not self.connection.exists:
-            return BadInput(f"{store} does not exist yet: measure something first")
+            return BadInput(f"there is no tracking store {self.shown_address} yet: measure something first")
+        store = f"the tracking store {self.shown_address}"
         if self.measurements.find() is None:
             names = ", ".join(self.connection.experiment_names()) or "none"
             return BadInput(f"{store} has no experiment {self.experiment}. Experiments: {names}")
