@@ -29,7 +29,7 @@ class MemoryStore:
 
     @property
     def reports(self) -> SimpleNamespace:
-        return SimpleNamespace(page=lambda run_id: "")
+        return SimpleNamespace(run_page=lambda run_id: "")
 
     def artifact(self, run_id: str, name: str) -> Path:
         return Path(run_id, name)
