@@ -36,7 +36,7 @@ from rbptrack.cli.sync import sync
 from rbptrack.cli.ui import ui
 from rbptrack.cli.verify import verify
 from rbptrack.config.paths import mlruns_folder
-from rbptrack.console.log import logged
+from rbptrack.console.log import log_to_file
 from rbptrack.console.output import complain, program_name
 
 TRACEBACK = "--traceback"  # accepted at any place on the command line
@@ -98,7 +98,7 @@ def main() -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may have no ± or α
     words = [word for word in sys.argv[1:] if word != TRACEBACK]
-    with logged(mlruns_folder() / "rbptrack.log", on_terminal=TRACEBACK in sys.argv):
+    with log_to_file(mlruns_folder() / "rbptrack.log", on_terminal=TRACEBACK in sys.argv):
         return _run_with_messages(lambda: _run_command(words))
 
 

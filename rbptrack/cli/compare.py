@@ -90,16 +90,7 @@ def _parse_ks(text: str) -> list[int]:
 def _make_report(
     runs: Runs, first: pd.Series[Any], second: pd.Series[Any], changes: Changes, rises: pd.DataFrame
 ) -> Report:
-    """Make the report of a comparison.
-
-    Args:
-        runs: the measurements of the store.
-        first: the row of measurement A in `runs.frame`.
-        second: the row of measurement B.
-        changes: what B changes.
-        rises: the documents in which CE rises most.
-
-    """
+    """Make the report on the changes from the first measurement to the second."""
     from rbptrack.analysis.family import BY_DOCUMENT
     from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, worst_tokens
     from rbptrack.analysis.report import Report

@@ -80,18 +80,19 @@ def format_value(column: str, row: Any) -> str:
     value = row[column]
     if pd.isna(value):
         return ""
-    if isinstance(value, float | np.floating):
-        error = row.get(se_name(column), np.nan)
-        documents = row.get("documents", np.nan)
-        if pd.isna(error) or not error > 0 or (pd.notna(documents) and documents < MIN_UNITS):
-            return f"{value:.4g}" if abs(float(value)) < 1000 else f"{value:,.1f}".removesuffix(".0")
-        if error < _MIN_SHOWN_ERROR / 2:
-            return f"{value:.{_MAX_DIGITS}f} ± <{_MIN_SHOWN_ERROR:.{_MAX_DIGITS}f}"
-        digits = min(max(1 - int(np.floor(np.log10(error))), 0), _MAX_DIGITS)
-        return f"{value:.{digits}f} ± {error:.{digits}f}"
     if isinstance(value, int | np.integer):
         return f"{value:,}"
-    return str(value)
+    if not isinstance(value, float | np.floating):
+        return str(value)
+    error = row.get(se_name(column), np.nan)
+    documents = row.get("documents", np.nan)
+    has_few_documents = pd.notna(documents) and documents < MIN_UNITS
+    if pd.isna(error) or not error > 0 or has_few_documents:
+        return f"{value:.4g}" if abs(float(value)) < 1000 else f"{value:,.1f}".removesuffix(".0")
+    if error < _MIN_SHOWN_ERROR / 2:
+        return f"{value:.{_MAX_DIGITS}f} ± <{_MIN_SHOWN_ERROR:.{_MAX_DIGITS}f}"
+    digits = min(max(1 - int(np.floor(np.log10(error))), 0), _MAX_DIGITS)
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
 
 
 def _compact_or_empty(value: Any) -> str:

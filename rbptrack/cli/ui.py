@@ -34,11 +34,11 @@ def ui(
         return 0
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
     # The store's address may hold a password, and other users can read command lines, but not the environment.
-    env = os.environ | {"MLFLOW_BACKEND_STORE_URI": store.uri}
-    # MLflow starts several processes; in a session of their own they can be stopped together.
-    server = subprocess.Popen(command, env=env, start_new_session=True)
+    environment = os.environ | {"MLFLOW_BACKEND_STORE_URI": store.uri}
+    # MLflow starts several processes. They get a session of their own, which can be stopped as a whole.
+    server = subprocess.Popen(command, env=environment, start_new_session=True)
     address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"  # noqa: S104 - compared only
-    say(f"MLflow is starting; it will answer at {address}. This can take a minute.")
+    say(f"MLflow is starting at {address}. This can take a minute.")
     sys.stdout.flush()
     try:
         while server.poll() is None and not _is_answering(f"{address}/health"):

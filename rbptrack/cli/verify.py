@@ -63,4 +63,4 @@ def _say_totals(faults: Sequence[Fault], *, repair: bool) -> None:
     if num_other_runs:
         say(f"{counted(num_other_runs, 'run')} of sweeps or analyses {state}")
     if lost:
-        say(f"{counted(len(lost), 'run')} lost; --repair cannot mark lost runs")
+        say(f"{counted(len(lost), 'run')} missing from the store; --repair cannot mark missing runs")

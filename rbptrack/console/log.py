@@ -46,7 +46,7 @@ class _LogFile(logging.FileHandler):
 
 
 @contextmanager
-def logged(file: Path, *, on_terminal: bool = False) -> Iterator[None]:
+def log_to_file(file: Path, *, on_terminal: bool = False) -> Iterator[None]:
     """Write rbptrack's log to a file while a block runs.
 
     Args:

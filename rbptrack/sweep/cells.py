@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -23,7 +23,7 @@ from rbptrack.sources.hub import MissingRepository, NotCached
 from rbptrack.sources.pin import Pinned, pin_dataset, pin_model, pin_tokenizer
 from rbptrack.tracking.facts import measurement_title
 
-_Key = tuple[str, ...]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,7 @@ class Resolver:
     """Resolves configurations to cells. A model or dataset that several cells name is looked up once."""
 
     def __init__(self) -> None:
-        self._pins: dict[_Key, Pinned] = {}
-        self._split_by_dataset: dict[_Key, str] = {}
-        self._rules_by_tokenizer: dict[str, str] = {}
-        self._max_length_by_model: dict[str, int] = {}
+        self._found: dict[tuple[str, ...], Any] = {}  # results of lookups, by the kind of object and its identity
 
     def resolve(self, config: Config) -> Cell:
         """Resolve a configuration to a cell.
@@ -111,10 +108,11 @@ class Resolver:
         )
         return Cell(config, weights, tokenizer, texts, reference, reference_tokenizer, identity, notes)
 
-    def _pin_once(self, key: _Key, pin: Callable[[], Pinned]) -> Pinned:
-        if key not in self._pins:
-            self._pins[key] = pin()
-        return self._pins[key]
+    def _look_up_once(self, key: tuple[str, ...], look_up: Callable[[], _T]) -> _T:
+        if key not in self._found:
+            self._found[key] = look_up()
+        found: _T = self._found[key]
+        return found
 
     def _check_cached(self, config: Config) -> None:
         """Raise NotCached if a cell needs repositories that are neither cached nor reachable. It lists all of them."""
@@ -129,16 +127,16 @@ class Resolver:
 
     def _pin_texts(self, dataset: DatasetConfig) -> Pinned:
         key = ("dataset", dataset.repo, dataset.path, dataset.revision, *dataset.files)
-        return self._pin_once(key, lambda: pin_dataset(dataset))
+        return self._look_up_once(key, lambda: pin_dataset(dataset))
 
     def _pin_weights(self, model: ModelConfig) -> Pinned:
         key = ("model", model.repo, model.path, model.gguf, model.revision)
-        return self._pin_once(key, lambda: pin_model(model))
+        return self._look_up_once(key, lambda: pin_model(model))
 
     def _pin_tokenizer(self, model: ModelConfig, weights: Pinned) -> Pinned:
         if not model.tokenizer:
             return weights
-        return self._pin_once(("tokenizer", model.tokenizer), lambda: pin_tokenizer(model, weights))
+        return self._look_up_once(("tokenizer", model.tokenizer), lambda: pin_tokenizer(model, weights))
 
     def _shorten_sequences(
         self, config: Config, weights: Pinned, reference: Pinned | None
@@ -169,20 +167,16 @@ class Resolver:
         return replace(config, dataset=replace(dataset, seq_len=length, context=context)), (note,)
 
     def _max_sequence_length(self, model: ModelConfig, weights: Pinned) -> int:
-        if weights.identity not in self._max_length_by_model:
-            self._max_length_by_model[weights.identity] = _read_max_sequence_length(model, weights)
-        return self._max_length_by_model[weights.identity]
+        key = ("maximum length", weights.identity)
+        return self._look_up_once(key, lambda: _read_max_sequence_length(model, weights))
 
     def _tokenizer_rules(self, model: ModelConfig, tokenizer: Pinned) -> str:
-        if tokenizer.identity not in self._rules_by_tokenizer:
-            self._rules_by_tokenizer[tokenizer.identity] = _read_tokenizer_rules(model, tokenizer)
-        return self._rules_by_tokenizer[tokenizer.identity]
+        key = ("tokenizer rules", tokenizer.identity)
+        return self._look_up_once(key, lambda: _read_tokenizer_rules(model, tokenizer))
 
     def _only_split(self, dataset: DatasetConfig, texts: Pinned) -> str:
-        key = (texts.identity, dataset.config, *dataset.files)
-        if key not in self._split_by_dataset:
-            self._split_by_dataset[key] = find_only_split(dataset, texts)
-        return self._split_by_dataset[key]
+        key = ("split", texts.identity, dataset.config, *dataset.files)
+        return self._look_up_once(key, lambda: find_only_split(dataset, texts))
 
 
 @contextmanager
@@ -237,13 +231,7 @@ def check_unchanged(cell: Cell) -> None:
 
 
 def resolve(config: Config) -> Cell:
-    """Resolve a configuration to a cell.
-
-    Raises:
-        BadInput: the model, tokenizer, dataset or reference cannot be found, or the dataset has several splits and the
-            configuration does not name one.
-
-    """
+    """Resolve one configuration to a cell. Raises BadInput if something that it names cannot be found."""
     return Resolver().resolve(config)
 
 

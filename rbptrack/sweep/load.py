@@ -35,8 +35,8 @@ _MAX_KEPT_TOKENS = 20_000_000  # tokenised texts are kept up to this number of t
 
 
 @dataclass(frozen=True)
-class CheckResult:
-    """The settings of a cell that follow from its model and tokenizer.
+class LoadSettings:
+    """Settings for loading a cell. They follow from its model, its tokenizer and its reference.
 
     Attributes:
         candidates: the number of rows of the output head, from the first, among which a target is ranked.
@@ -59,10 +59,10 @@ class Loader:
     """Loads the models and texts of cells. Keeps the last model, the last reference and the texts for later cells."""
 
     def __init__(self) -> None:
-        self._configs: dict[str, Any] = {}
+        self._architectures: dict[str, Any] = {}
         self._tokenizers: dict[str, PreTrainedTokenizerBase] = {}
         self._parameters: dict[str, Parameters] = {}
-        self._checks: dict[str, CheckResult] = {}
+        self._settings: dict[str, LoadSettings] = {}
         self._model = _LastModel()
         self._reference = _LastModel()
         self._corpora: dict[str, Corpus] = {}
@@ -74,29 +74,31 @@ class Loader:
             BadInput: the model, tokenizer, texts or reference cannot be read, or do not fit together.
 
         """
-        check = self.check(cell)
+        settings = self.check(cell)
         with spinner(f"reading and tokenizing {cell.config.dataset.name}"):
             corpus = self.corpus(cell)
         with spinner(f"loading {cell.config.model.name}"):
-            model = self._model.load(cell.config.model, cell.weights, check.candidates, check.without)
+            model = self._model.load(cell.config.model, cell.weights, settings.candidates, settings.without)
             if cell.config.reference is None or cell.reference is None:
                 self._reference.drop()
                 return model, corpus
             reference = cell.config.reference
-            reference_model = self._reference.load(reference, cell.reference, check.reference_candidates, check.without)
-        return replace(model, reference=Reference(reference.name, reference_model, check.entries)), corpus
+            reference_model = self._reference.load(
+                reference, cell.reference, settings.reference_candidates, settings.without
+            )
+        return replace(model, reference=Reference(reference.name, reference_model, settings.entries)), corpus
 
-    def check(self, cell: Cell) -> CheckResult:
-        """Check that a cell can be measured, without loading weights or texts.
+    def check(self, cell: Cell) -> LoadSettings:
+        """Check that a cell can be measured, without loading weights or texts. Returns the settings to load it.
 
         Raises:
             BadInput: the folder of a model is incomplete, or the tokenizer, the length of sequences or the reference
                 does not fit the model.
 
         """
-        if cell.fingerprint not in self._checks:
-            self._checks[cell.fingerprint] = self._check_now(cell)
-        return self._checks[cell.fingerprint]
+        if cell.fingerprint not in self._settings:
+            self._settings[cell.fingerprint] = self._check_now(cell)
+        return self._settings[cell.fingerprint]
 
     def corpus(self, cell: Cell) -> Corpus:
         """Return the dataset of a cell as sequences of tokens. Models with equal tokenizers share it."""
@@ -130,9 +132,9 @@ class Loader:
 
     def architecture(self, weights: Pinned) -> Any:
         """Return the transformers config of a model."""
-        if weights.identity not in self._configs:
-            self._configs[weights.identity] = load_config(weights)
-        return self._configs[weights.identity]
+        if weights.identity not in self._architectures:
+            self._architectures[weights.identity] = load_config(weights)
+        return self._architectures[weights.identity]
 
     def parameters(self, weights: Pinned) -> Parameters:
         """Count the parameters of a model without loading its weights.
@@ -162,7 +164,7 @@ class Loader:
             self._tokenizers[pinned.identity] = load_tokenizer(pinned)
         return self._tokenizers[pinned.identity]
 
-    def _check_now(self, cell: Cell) -> CheckResult:
+    def _check_now(self, cell: Cell) -> LoadSettings:
         config = cell.config
         check_folder(config.model)
         architecture = self.architecture(cell.weights)
@@ -174,13 +176,13 @@ class Loader:
         template = ""
         if config.dataset.chat:
             template = find_chat_template(config.model.chat_template, tokenizer, config.model.name)
-        return self._check_reference(cell, CheckResult(rows, without, template))
+        return self._check_reference(cell, LoadSettings(rows, without, template))
 
-    def _check_reference(self, cell: Cell, result: CheckResult) -> CheckResult:
-        """Check the reference of a cell. Returns the result with the settings of the reference, if the cell has one."""
+    def _check_reference(self, cell: Cell, settings: LoadSettings) -> LoadSettings:
+        """Check the reference of a cell, if it has one. Returns the settings with those of the reference."""
         reference = cell.config.reference
         if reference is None or cell.reference is None or cell.reference_tokenizer is None:
-            return result
+            return settings
         check_folder(reference)
         tokenizer = self._tokenizer(cell.tokenizer)
         reference_tokenizer = self._tokenizer(cell.reference_tokenizer)
@@ -191,7 +193,7 @@ class Loader:
         rows, _ = candidates(architecture, tokenizer, cell.config.candidates)
         model_entries, _ = candidates(self.architecture(cell.weights), tokenizer, Candidates.tokenizer)
         reference_entries, _ = candidates(architecture, tokenizer, Candidates.tokenizer)
-        return replace(result, reference_candidates=rows, entries=min(model_entries, reference_entries))
+        return replace(settings, reference_candidates=rows, entries=min(model_entries, reference_entries))
 
 
 class _LastModel:

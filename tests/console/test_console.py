@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack.console.log import logged
+from rbptrack.console.log import log_to_file
 from rbptrack.console.output import complain, program_name, say
 from rbptrack.console.progress import bar, spinner
 from rbptrack.console.tables import print_table
@@ -133,7 +133,7 @@ def test_complain_prints_the_error_if_the_log_cannot_be_written(
     place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    with logged(tmp_path / place):
+    with log_to_file(tmp_path / place):
         complain("the first error", "the trace")
         complain("the second error", "the trace")
     lines = capsys.readouterr().err.splitlines()
@@ -143,7 +143,7 @@ def test_complain_prints_the_error_if_the_log_cannot_be_written(
 def test_complain_names_the_log_and_writes_the_traceback_to_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with logged(tmp_path / "home/file.log"):
+    with log_to_file(tmp_path / "home/file.log"):
         complain("the error", "the trace")
     assert "file.log" in capsys.readouterr().err
     assert "the trace" in (tmp_path / "home/file.log").read_text()

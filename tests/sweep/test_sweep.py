@@ -15,7 +15,7 @@ from rbptrack import engine, sweep
 from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
 from rbptrack.config.paths import cells_folder, mlruns_folder
-from rbptrack.console.log import logged
+from rbptrack.console.log import log_to_file
 from rbptrack.sweep.backends import read_job
 from rbptrack.sweep.measuring import failure_file, measure_cell
 from rbptrack.tracking import Outbox, Store
@@ -114,7 +114,7 @@ def test_run_warns_if_the_report_cannot_be_logged(
     monkeypatch.setattr(Store, "save", raising(StoreAway("the store is gone")))
     words = ["model=nano/6k,nano/15k,nano/38k", "analyzers=power_law", "sweep=mine"]
     assert sweep.run(configs(*words), words) == 0
-    assert "the report is not logged: the store is gone" in capsys.readouterr().err
+    assert "the report is not log_to_file: the store is gone" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("_one_core")
@@ -142,7 +142,7 @@ def test_run_goes_on_after_a_failed_cell_and_says_why_it_failed(
         return measure(model, *args, **options)
 
     monkeypatch.setattr(engine, "measure", fail_for_the_small_model)
-    with logged(mlruns_folder() / "rbptrack.log"):
+    with log_to_file(mlruns_folder() / "rbptrack.log"):
         assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=[]"), []) == 1
     assert store.runs().frame["model"].tolist() == ["nano-15k"]
     (failed,) = store.measurements.search("attributes.status = 'FAILED'")
