@@ -113,7 +113,7 @@ SIZE = Agree.SIZE
 FACTS: tuple[Fact, ...] = (
     Fact("run_id", RUN, ATTRIBUTE, "string", "MLflow's ID of the run", is_hash=True),
     # The model
-    Fact("family", MODEL, TAG, "string", "models that differ in size only",
+    Fact("family", MODEL, TAG, "string", "name of a set of models that differ only in size",
          identity=("family",), importable=True, in_logged_model=True),
     Fact("size", MODEL, TAG, "string", "the size as published, such as `70m`",
          identity=("size",), importable=True, in_logged_model=True),
@@ -197,7 +197,9 @@ FACTS: tuple[Fact, ...] = (
          importable=True),
     Fact("ce_rest", RESULT, METRIC, "Float64", "mean of -ln(p R), the rest of CE, in nats", importable=True),
     Fact("bits_per_byte", RESULT, METRIC, "Float64", "cross-entropy in bits per byte of text", importable=True),
-    Fact("tie_rate", RESULT, METRIC, "Float64", "share of tokens with a tie for their rank", importable=True),
+    Fact("tie_rate", RESULT, METRIC, "Float64",
+         "share of tokens at which another entry has exactly the target's probability",
+         importable=True),
     Fact("kl", RESULT, METRIC, "Float64", "mean of KL(reference || model), nats per token"),
     Fact("acceptance", RESULT, METRIC, "Float64",
          "share of tokens sampled from the model that speculative sampling with the reference accepts"),
@@ -206,17 +208,18 @@ FACTS: tuple[Fact, ...] = (
     Fact("padding_mass", RESULT, METRIC, "Float64", "largest total probability of the padding entries at any token"),
     Fact("seconds", RESULT, METRIC, "Float64", "time of forward passes and scoring, in seconds"),
     Fact("tokens_per_second", RESULT, METRIC, "Float64", "scored tokens per second"),
-    Fact("peak_memory_bytes", RESULT, METRIC, "Float64", "largest memory of the process, or of torch on the GPU"),
+    Fact("peak_memory_bytes", RESULT, METRIC, "Float64",
+         "largest memory of the process, or of torch on a GPU, in bytes"),
     Fact("batch_tokens", RESULT, METRIC, "Float64", "largest number of tokens of a forward pass"),
     Fact("chunk_tokens", RESULT, METRIC, "Float64", "number of tokens whose logits were in memory at once"),
     # The run
     Fact("started", RUN, ATTRIBUTE, "datetime64[us, UTC]", "time at which the measurement began"),
     Fact("fingerprint", RUN, TAG, "string", "hash of the identity: everything that determines the numbers"),
-    Fact("sweep", RUN, TAG, "string", "name of the sweep that measured it"),
+    Fact("sweep", RUN, TAG, "string", "name of the sweep that made the measurement"),
     Fact("software", RUN, TAG, "string", "versions of rbptrack, the scoring code, torch and transformers"),
     Fact("notes", RUN, TAG, "string", "remarks on how the model was measured or imported"),
-    Fact("forced", RUN, TAG, "boolean", "whether it was measured again by `force=true`"),
-    Fact("imported", RUN, TAG, "string", "the importer, or `bundle`; missing if rbptrack measured it here"),
+    Fact("forced", RUN, TAG, "boolean", "whether `force=true` repeated the measurement"),
+    Fact("imported", RUN, TAG, "string", "the importer, or `bundle`; missing if the measurement was made here"),
     Fact("imported_from", RUN, TAG, "string", "name of the imported file or folder"),
     Fact("without_ranks", RUN, TAG, "boolean", "whether only metrics were imported"),
 )  # fmt: skip
@@ -260,11 +263,13 @@ DISTINGUISHING = tuple(
     for fact in sorted(FACTS, key=lambda fact: fact.is_hash)
     if fact.distinguishes and fact.place is not Place.METRIC
 )
-"""Columns that distinguish measurements of one model on one dataset in their names, in this order. Hashes are last."""
+"""Columns that distinguish measurements of one model on one dataset. Names of measurements use them in this order."""
 
 
 def stored_texts(place: Place, values: Mapping[str, object]) -> dict[str, str]:
-    """Return those of some facts that MLflow keeps in one place, as texts. Empty, zero and missing values are left out.
+    """Select the facts that MLflow keeps in one place, and convert them to texts.
+
+    Empty, zero and missing values are left out.
 
     Args:
         place: the place.

@@ -33,13 +33,13 @@ def measure(words: Words = UNSET) -> int:
 
 def demo(words: Words = UNSET) -> int:
     """Measure seven built-in models on two built-in datasets and fit their laws. Needs no network."""
-    model_words = {word.lstrip("+").partition("=")[0] for word in words}
+    keys_set = {word.lstrip("+").partition("=")[0] for word in words}
     defaults = []
-    if "model" not in model_words:
+    if "model" not in keys_set:
         defaults.append("model=nano/*")
-    if "dataset" not in model_words:
+    if "dataset" not in keys_set:
         defaults.append("dataset=pydocs,stdlib")
-        if "dataset.sequence" not in model_words:
+        if "dataset.sequence" not in keys_set:
             # With whole documents, a few long documents of pydocs would dominate its exponents. The effective
             # number of documents for the exponent of CE would be 2.3, although there are 135.
             defaults.append("dataset.sequence=truncate")

@@ -26,7 +26,8 @@ def is_key(key: str) -> bool:
 
 def is_free_key(key: str) -> bool:
     """Return whether a key is in a section with keys that the user invents, such as `dataset.where.lang`."""
-    return any(get_origin(kind) is dict and f"{key}.".startswith(f"{name}.") for name, kind in key_types().items())
+    free_sections = [name for name, key_type in key_types().items() if get_origin(key_type) is dict]
+    return any(f"{key}.".startswith(f"{section}.") for section in free_sections)
 
 
 def dotted_items(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -41,9 +42,9 @@ def dotted_items(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def _typed_keys(schema: type, prefix: str) -> Iterator[tuple[str, Any]]:
     hints = get_type_hints(schema)
     for field in fields(schema):
-        kind = hints[field.name]
-        inner = next((part for part in get_args(kind) if is_dataclass(part)), kind)  # ModelConfig | None
-        if is_dataclass(inner) and isinstance(inner, type):
-            yield from _typed_keys(inner, f"{prefix}{field.name}.")
+        hint = hints[field.name]
+        key_type = next((part for part in get_args(hint) if is_dataclass(part)), hint)  # of `ModelConfig | None`
+        if is_dataclass(key_type) and isinstance(key_type, type):
+            yield from _typed_keys(key_type, f"{prefix}{field.name}.")
         else:
-            yield f"{prefix}{field.name}", inner
+            yield f"{prefix}{field.name}", key_type

@@ -343,26 +343,27 @@ def run_on_gpus(commands: Sequence[list[str]], gpus: Sequence[str], folder: Path
         collect: called about once a second while commands run.
 
     """
-    waiting = deque(enumerate(commands))
-    free = list(gpus)
-    running: dict[subprocess.Popen[bytes], str] = {}  # process -> its GPU
+    waiting_commands = deque(enumerate(commands))
+    free_gpus = list(gpus)
+    gpu_by_process: dict[subprocess.Popen[bytes], str] = {}
     try:
-        while waiting or running:
-            while waiting and free:
-                number, command = waiting.popleft()
-                gpu = free.pop(0)
+        while waiting_commands or gpu_by_process:
+            while waiting_commands and free_gpus:
+                number, command = waiting_commands.popleft()
+                gpu = free_gpus.pop(0)
                 environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu}
                 with (folder / f"{number}.log").open("ab") as output:
                     process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
-                running[process] = gpu
+                gpu_by_process[process] = gpu
             time.sleep(_POLL_SECONDS)
-            for process in [process for process in running if process.poll() is not None]:
-                free.append(running.pop(process))
+            ended_processes = [process for process in gpu_by_process if process.poll() is not None]
+            for process in ended_processes:
+                free_gpus.append(gpu_by_process.pop(process))
             collect()
     except BaseException:  # Ctrl-C, or SIGTERM as an exception
-        for process in running:
+        for process in gpu_by_process:
             process.terminate()
-        for process in running:
+        for process in gpu_by_process:
             process.wait()
         raise
 
@@ -382,7 +383,7 @@ def submit_and_wait(script: Path, fingerprints: Sequence[str], collect: Callable
 
     """
     try:
-        array = subprocess.Popen(
+        sbatch = subprocess.Popen(
             ["sbatch", "--parsable", "--wait", str(script)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -394,21 +395,21 @@ def submit_and_wait(script: Path, fingerprints: Sequence[str], collect: Callable
             "launch=slurm: this machine has no sbatch. Run the command on a login node of SLURM; "
             "launch.show=true only prints the script"
         ) from error
-    with array:
-        assert array.stdout is not None  # noqa: S101
-        assert array.stderr is not None  # noqa: S101
-        number = array.stdout.readline().strip().partition(";")[0]
-        if not number:
-            raise BadInput(f"sbatch refuses {short_path(script)}: {array.stderr.read().strip()}")
-        write_whole(script.parent / _ARRAY_FILE, "\n".join([number, *fingerprints]))
-        say(f"submitted as SLURM array {number}; output: {short_path(script.parent)}")
+    with sbatch:
+        assert sbatch.stdout is not None  # noqa: S101
+        assert sbatch.stderr is not None  # noqa: S101
+        array_id = sbatch.stdout.readline().strip().partition(";")[0]
+        if not array_id:
+            raise BadInput(f"sbatch refuses {short_path(script)}: {sbatch.stderr.read().strip()}")
+        write_whole(script.parent / _ARRAY_FILE, "\n".join([array_id, *fingerprints]))
+        say(f"submitted as SLURM array {array_id}; output: {short_path(script.parent)}")
         try:
-            while array.poll() is None:
+            while sbatch.poll() is None:
                 time.sleep(_POLL_SECONDS)
                 collect()
         except BaseException:
-            array.terminate()
-            say(f"The jobs go on. Run the command again to deliver their results; scancel {number} ends them.")
+            sbatch.terminate()
+            say(f"The jobs go on. Run the command again to deliver their results; scancel {array_id} ends them.")
             raise
 
 
@@ -446,16 +447,16 @@ def _write_jobs(
 def _refuse_running_array(folder: Path, fingerprints: Collection[str]) -> None:
     """Raise BadInput if an earlier SLURM array that uses this folder or measures one of these cells still runs."""
     for file in folder.parent.glob(f"*/{_ARRAY_FILE}"):
-        number, *array_fingerprints = file.read_text().split()
+        array_id, *array_fingerprints = file.read_text().split()
         if file.parent != folder and set(array_fingerprints).isdisjoint(fingerprints):
             continue
         with suppress(FileNotFoundError):  # squeue is not installed
-            command = ["squeue", "--noheader", f"--jobs={number}"]
+            command = ["squeue", "--noheader", f"--jobs={array_id}"]
             if subprocess.run(command, capture_output=True, check=False).stdout.strip():
                 raise BadInput(
-                    f"the SLURM array {number} is still running, and it measures some of these cells or belongs to a "
+                    f"the SLURM array {array_id} is still running, and it measures some of these cells or belongs to a "
                     "sweep of this name. Its results are kept. Run the command again when it has ended, or after "
-                    f"scancel {number}"
+                    f"scancel {array_id}"
                 )
 
 

@@ -114,7 +114,7 @@ def test_run_warns_if_the_report_cannot_be_logged(
     monkeypatch.setattr(Store, "save", raising(StoreAway("the store is gone")))
     words = ["model=nano/6k,nano/15k,nano/38k", "analyzers=power_law", "sweep=mine"]
     assert sweep.run(configs(*words), words) == 0
-    assert "the report is not log_to_file: the store is gone" in capsys.readouterr().err
+    assert "the report is not logged: the store is gone" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("_one_core")
