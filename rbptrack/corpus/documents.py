@@ -214,7 +214,7 @@ def _make_documents(config: DatasetConfig, selected_rows: Iterable[Row]) -> list
 def _selected_rows(config: DatasetConfig, pinned: Pinned) -> Iterable[Row]:
     """Return the rows that a config selects.
 
-    The first `dataset.head` rows are taken, then filtered, then some of them are selected with the seed.
+    It takes the first `dataset.head` rows, filters them, and draws `dataset.documents` of those with the seed.
     """
     import datasets
 

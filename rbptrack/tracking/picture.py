@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from rbptrack.base.errors import RbptrackError, first_line
+from rbptrack.base.errors import MissingArtifact, RbptrackError, first_line
 from rbptrack.base.files import write_whole
 from rbptrack.console.output import complain
 from rbptrack.ranks import RankHistogram
@@ -28,16 +28,20 @@ def draw_picture(folder: Path) -> list[Path]:
     """
     if not (folder / HISTOGRAM_FILE).is_file():
         return []
+    try:
+        name = Record.read(folder).name
+    except (MissingArtifact, OSError):
+        return []  # `Outbox.deliver` will refuse the folder
     from rbptrack.figures import charts  # imports Altair, which readers of a store do not need
 
     path = folder / "pictures" / PICTURE_FILE
     try:
-        chart = charts.rank_distribution(RankHistogram.read(folder / HISTOGRAM_FILE), Record.read(folder).name)
+        chart = charts.rank_distribution(RankHistogram.read(folder / HISTOGRAM_FILE), name)
         content = charts.draw_png(chart)
         path.parent.mkdir(exist_ok=True)
         write_whole(path, content)
     except (RbptrackError, OSError, ValueError, TypeError, KeyError) as error:
-        _complain_once(f"the measurement is delivered without a picture of its ranks ({first_line(error)})")
+        _complain_once(f"MLflow gets no picture of the ranks ({first_line(error)})")
         return []
     return [path]
 

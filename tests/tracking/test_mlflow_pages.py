@@ -148,9 +148,9 @@ def colours_by_dataset(client: MlflowClient) -> dict[str, set[str]]:
 def test_save_view_gives_each_dataset_one_colour_which_it_keeps(
     store: Store, client: MlflowClient, write_cell: WriteCell
 ) -> None:
-    for s in (1000, 2000):
+    for parameters in (1000, 2000):
         for dataset in ("wiki", "code"):
-            Outbox(store).deliver(write_cell(s, dataset=dataset))
+            Outbox(store).deliver(write_cell(parameters, dataset=dataset))
     store.save_view()
     before = colours_by_dataset(client)
     assert [len(colours) for colours in before.values()] == [1, 1]

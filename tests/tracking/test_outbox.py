@@ -222,6 +222,19 @@ def test_deliver_refuses_a_damaged_folder(
     assert runs_in(store) == []
 
 
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"curves": 3}'])
+def test_deliver_waiting_says_that_record_json_is_damaged(
+    content: str, store: Store, write_cell: WriteCell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_cell()
+    Outbox(store).write_address(folder)
+    (folder / "record.json").write_text(content)
+    (result,) = Outbox(store).deliver_waiting()
+    assert result.name == folder.name[:12]
+    assert f"{folder} is damaged (record.json)" in result.error
+    assert capsys.readouterr().err == ""
+
+
 def test_deliver_waiting_removes_folders_that_were_delivered(store: Store, write_cell: WriteCell) -> None:
     """A process that is killed while it removes a delivered folder leaves the folder with the suffix `.delivered`."""
     folder = write_cell()

@@ -218,6 +218,16 @@ def test_verify_finds_flipped_bits_and_a_missing_file_of_a_measurement(
     assert list(store.verify()) == []
 
 
+def test_verify_names_the_imported_file_of_damaged_scores(store: Store, write_cell: WriteCell) -> None:
+    Outbox(store).deliver(write_cell())
+    scores = pd.DataFrame([{"model": "nano-1000", "revision": "", "task": "arc", "score": 0.5, "n": 100}])
+    store.save_scores(scores, "leaderboard.csv")
+    (run,) = store.reports.search("")
+    store.artifact(run.info.run_id, "scores.csv").write_text("model")
+    (fault,) = store.verify()
+    assert fault.imported_from == "leaderboard.csv"
+
+
 def test_verify_finds_sealed_numbers_that_the_ranks_contradict(store: Store, write_cell: WriteCell) -> None:
     folder = write_cell()
     table = RankTable.read(folder / "ranks.parquet")
