@@ -34,15 +34,14 @@ ROWS: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _freeze_older_objects() -> None:
-    """Leave objects that are older than these tests out of the garbage collection that `_close_files` does."""
+def _close_files_of_earlier_tests() -> None:
     gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def _close_files() -> Iterator[None]:
     """Close files that a test left open. Otherwise garbage collection would warn of them in a later test."""
+    gc.freeze()  # older objects cost time, and none of them is garbage
     yield
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         gc.collect()
