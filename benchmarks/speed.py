@@ -1,4 +1,4 @@
-"""Compares the speed of a measurement with three other ways of scoring the same documents, in one process.
+"""Compare the speed of a measurement with three other ways of scoring the same documents, in one process.
 
     python -m benchmarks.speed [--shapes pythia-14m,pythia-70m] [--tokens 16000] [--rounds 5] [--out FILE.json]
 

@@ -1,4 +1,4 @@
-"""Measures how long commands take on a large store of synthetic measurements with known laws.
+"""Measure how long commands take on a large store of synthetic measurements with known laws.
 
     python -m benchmarks.stores make FOLDER [--measurements 144] [--datasets 6] [--tokens 500000] [--documents 1000]
     python -m benchmarks.stores time FOLDER 'report --out r.html' 'analyze power_law' list
@@ -36,7 +36,7 @@ from rbptrack.tracking import Facts, Outbox, Store, write_record
 ROOT = Path(__file__).parent.parent
 VOCABULARY = 50_304
 KS = [1, 10, 100]
-# Sizes S of each family: parameters without embeddings.
+# The sizes S of each family.
 SIZES = {
     "pythia": [1.2e6, 4.7e6, 18.9e6, 85.1e6, 302e6, 806e6, 1.2e9, 2.5e9, 6.4e9, 11.3e9],
     "gpt2": [85.1e6, 302e6, 708e6, 1.48e9],
@@ -63,7 +63,7 @@ def models(count: int) -> list[tuple[str, float]]:
     return chosen[:count]
 
 
-def table(s: float, *, family: str, dataset: int, documents: int, length: int) -> RankTable:
+def draw_rank_table(s: float, *, family: str, dataset: int, documents: int, length: int) -> RankTable:
     """Draw the ranks of one model on a dataset.
 
     The difficulty of a token decides which quantile of the law's distribution of ranks its rank is. Most of the
@@ -78,13 +78,13 @@ def table(s: float, *, family: str, dataset: int, documents: int, length: int) -
 
     """
     shared = np.random.default_rng(dataset)  # numbers that are the same for all models
-    own = np.random.default_rng([dataset, int(s), len(family)])
+    separate = np.random.default_rng([dataset, int(s), len(family)])  # numbers of this model
     tokens = documents * length
     document_difficulty = np.repeat(shared.standard_normal(documents), length)
     difficulty = np.sqrt(0.1) * document_difficulty + np.sqrt(0.7) * shared.standard_normal(tokens)
-    uniform = ndtr(difficulty + np.sqrt(0.2) * own.standard_normal(tokens))
+    uniform = ndtr(difficulty + np.sqrt(0.2) * separate.standard_normal(tokens))
     grid = log_grid(VOCABULARY, per_decade=24)
-    scatter = np.exp(0.01 * own.standard_normal())
+    scatter = np.exp(0.01 * separate.standard_normal())
     rbp = np.exp(-neg_log_rbp(grid, s, dataset) * scatter)
     rank = np.ceil(np.exp(np.interp(uniform, rbp, np.log(grid), left=0.0))).astype(np.int64)
     rank = np.clip(rank, 1, VOCABULARY)
@@ -97,8 +97,8 @@ def table(s: float, *, family: str, dataset: int, documents: int, length: int) -
         token=shared.zipf(1.3, tokens) % VOCABULARY,
         greater=rank - 1,
         ties=zeros,
-        logprob=-(0.25 * (s / 1e8) ** -0.05 + 1.1 * np.log(rank) + 0.3 * own.exponential(size=tokens)),
-        entropy=own.exponential(size=tokens),
+        logprob=-(0.25 * (s / 1e8) ** -0.05 + 1.1 * np.log(rank) + 0.3 * separate.exponential(size=tokens)),
+        entropy=separate.exponential(size=tokens),
         top=shared.integers(VOCABULARY, size=tokens),
         top_logprob=zeros - 0.5,
     )
@@ -136,7 +136,7 @@ def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int
         return
     folder = cells_folder() / identity_hash
     folder.mkdir(parents=True, exist_ok=True)
-    ranks = table(s, family=family, dataset=dataset, documents=documents, length=length)
+    ranks = draw_rank_table(s, family=family, dataset=dataset, documents=documents, length=length)
     ranks.write(folder / RANKS_FILE)
     measurement = Measurement(
         folder,
@@ -228,7 +228,7 @@ def time_command(folder: Path, words: str) -> str:
 def main() -> None:
     """Write a store, or time commands on one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["make", "time"])
+    parser.add_argument("command", choices=["make", "time"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("commands", nargs="*", help="commands of rbptrack with their arguments, each in quotes")
     parser.add_argument("--measurements", type=int, default=144)
@@ -237,7 +237,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=1, help="number of times that each command runs")
     options = parser.parse_args()
-    if options.what == "make":
+    if options.command == "make":
         make(
             options.folder,
             measurements=options.measurements,

@@ -1,6 +1,6 @@
-"""Defines experiments, and the claims that they check.
+"""Define experiments, and the claims that they check.
 
-The first word of a claim says what is computed from the draws:
+The first word of a claim says which number is computed from the outcomes of its draws:
 
     covers    how often an interval contains the truth; it should be 95%
     false     how often a test finds a difference although there is none; it should be at most 5%
@@ -38,8 +38,8 @@ NOMINAL = {"covers": 95, "false": 5, "promised": 80}
 ALPHA = 0.1
 """The exponent of most simulated laws."""
 
-APART = 0.03
-"""The difference between the exponents of RBP_100 and of CE in most simulated laws."""
+EXPONENT_GAP = 0.03
+"""The exponent of RBP_100 minus that of CE in most simulated laws."""
 
 Settings = dict[str, Any]
 Outcomes = Mapping[str, float]
@@ -51,9 +51,9 @@ class Experiment:
 
     Attributes:
         cells: the combinations of settings to simulate.
-        draw: the function that makes one draw and returns the outcome of each claim. A claim is missing if the analyzer
-            would refuse to answer.
-        draws: the number of draws in a slice, which one process makes together.
+        draw: the function that makes one draw and returns the outcome of each claim. It leaves out a claim if the
+            analyzer would not give an answer.
+        draws: the number of draws in a slice. One process makes all draws of a slice.
 
     """
 
@@ -68,30 +68,30 @@ def grid(**values: Sequence[Any]) -> list[Settings]:
 
 
 def covered(claim: str, number: Estimate, truth: float) -> dict[str, bool]:
-    """Return whether the 95% interval of a number contains the truth; an empty dict if there is no interval."""
+    """Return `{claim: whether the 95% interval of the number contains the truth}`; empty if there is no interval."""
     return {claim: abs(number.value - truth) <= number.half_width()} if number.has_interval else {}
 
 
 def rejected(claim: str, number: Estimate, null: float = 0.0) -> dict[str, bool]:
-    """Return whether a test rejects the null value at 5%; an empty dict if no test is made."""
+    """Return `{claim: whether the test rejects the null value at 5%}`; empty if no test is made."""
     p = number.p(null)
     return {} if np.isnan(p) else {claim: p < 0.05}
 
 
 @cache
-def plugin(name: str) -> Any:
+def load_plugin(name: str) -> Any:
     """Import the module of a built-in analyzer."""
     return import_file(ROOT / f"plugins/{name}.py")
 
 
-def law(s: FloatArray, counts: Sequence[DocumentCounts], statistic: Statistic) -> Law:
+def fit_law(s: FloatArray, counts: Sequence[DocumentCounts], statistic: Statistic) -> Law:
     """Fit the law of a statistic that is positive at every size."""
     [fitted] = laws(s, counts, statistic)
     assert fitted is not None
     return fitted
 
 
-def at(counts: Sequence[DocumentCounts], k: int) -> list[DocumentCounts]:
+def select_k(counts: Sequence[DocumentCounts], k: int) -> list[DocumentCounts]:
     """Return the counts of every size at one k."""
     return [size_counts.select([k]) for size_counts in counts]
 
@@ -102,9 +102,9 @@ def kind_of(claim: str) -> str:
 
 
 def summary(claim: str, outcomes: FloatArray) -> float:
-    """Summarise the outcomes of all draws in one number, as the first word of the claim says.
+    """Compute the number that the first word of a claim asks for from the outcomes of all draws, (draws,).
 
-    Claims that count something give a percentage.
+    It is a percentage unless the first word is spread, error or median.
     """
     kind = kind_of(claim)
     if kind == "spread":

@@ -1,8 +1,9 @@
-"""Compare rules for the degrees of freedom and for what is tested, by coverage, false alarms, power and widths.
+"""Compare rules for intervals and tests by coverage, false alarms, power and widths of intervals.
 
     OMP_NUM_THREADS=1 python -m studies.gates    # ten minutes: a table of docs/explanation/validity.md
 
-All rules are applied to the same draws. K is the number of documents that decide a number
+A rule says which differences are tested, and with how many degrees of freedom. All rules are applied to the same draws.
+K is the number of documents that decide a number
 (`rbptrack.stats.documents.deciding_documents`). K_L is computed from the lengths of the documents alone, and does not
 depend on the models: K_L = (sum t^2)^2 / sum t^4, where t is the number of tokens of a document.
 """
@@ -45,61 +46,107 @@ def draw(rng: np.random.Generator, family: Family, texts: Texts) -> dict[str, fl
     return row
 
 
-def half(rows: pd.DataFrame, name: str, df: FloatArray) -> FloatArray:
-    """Return half the widths of the 95% intervals, with `df` degrees of freedom over documents."""
+def half_widths(rows: pd.DataFrame, name: str, df: FloatArray) -> FloatArray:
+    """Return half the width of the 95% interval of each draw, (draws,).
+
+    Args:
+        rows: the draws.
+        name: `equal` or `apart`, the exponent whose interval is computed.
+        df: the degrees of freedom over documents of each draw, (draws,).
+
+    """
     return np.asarray(np.sqrt(stdtrit(df, 0.975) ** 2 * rows[f"{name}_sampling"] + rows[f"{name}_scatter"]))
 
 
-def without_lengths(rows: pd.DataFrame, name: str) -> FloatArray:
+def df_without_lengths(rows: pd.DataFrame, name: str) -> FloatArray:
     """Return the degrees of freedom min(n - 1, 3K - 1)."""
     return np.asarray(np.minimum(rows["n"] - 1, 3 * rows[f"{name}_k"] - 1))
 
 
-def with_lengths(rows: pd.DataFrame, name: str) -> FloatArray:
+def df_with_lengths(rows: pd.DataFrame, name: str) -> FloatArray:
     """Return the degrees of freedom that the library uses, min(n - 1, 3K - 1, K_L)."""
-    return np.asarray(np.minimum(without_lengths(rows, name), rows["k_of_lengths"]))
+    return np.asarray(np.minimum(df_without_lengths(rows, name), rows["k_of_lengths"]))
 
 
-def enough_decide(rows: pd.DataFrame, name: str) -> FloatArray:
+def has_large_k(rows: pd.DataFrame, name: str) -> FloatArray:
     """Return whether K is at least 4, as the library demands of a test."""
     return np.asarray(rows[f"{name}_k"] >= MIN_DECIDING)
 
 
-def enough_lengths(rows: pd.DataFrame, name: str) -> FloatArray:
+def has_large_k_and_k_l(rows: pd.DataFrame, name: str) -> FloatArray:
     """Return whether K and K_L are at least 4."""
-    return np.asarray(enough_decide(rows, name) & (rows["k_of_lengths"] >= MIN_DECIDING))
+    return np.asarray(has_large_k(rows, name) & (rows["k_of_lengths"] >= MIN_DECIDING))
 
 
-def everything(rows: pd.DataFrame, name: str) -> FloatArray:
-    """Return that all draws are tested."""
+def always(rows: pd.DataFrame, name: str) -> FloatArray:
+    """Return True for each draw, because all draws are tested."""
     return np.full(len(rows), True)
 
 
 Rule = Callable[[pd.DataFrame, str], FloatArray]
 
 RULES: Mapping[tuple[str, str], tuple[Rule, Rule]] = {
-    ("K is at least 4 (used)", "with K_L (used)"): (enough_decide, with_lengths),
-    ("K is at least 4 (used)", "without K_L"): (enough_decide, without_lengths),
-    ("K and K_L are at least 4", "with K_L (used)"): (enough_lengths, with_lengths),
-    ("everything", "with K_L (used)"): (everything, with_lengths),
-    ("everything", "without K_L"): (everything, without_lengths),
+    ("K is at least 4 (used)", "with K_L (used)"): (has_large_k, df_with_lengths),
+    ("K is at least 4 (used)", "without K_L"): (has_large_k, df_without_lengths),
+    ("K and K_L are at least 4", "with K_L (used)"): (has_large_k_and_k_l, df_with_lengths),
+    ("everything", "with K_L (used)"): (always, df_with_lengths),
+    ("everything", "without K_L"): (always, df_without_lengths),
 }
-"""For each rule, what is tested and how d is computed; and the functions that do both."""
+"""The rules. A key has the first two columns of the table: what is tested, and how d is computed.
+
+A value has two functions of the draws: which draws are tested, (draws,), and their degrees of freedom, (draws,).
+"""
 
 
-def cells(lengths: str) -> list[pd.DataFrame]:
-    """Make the draws of every cell whose documents have such lengths."""
-    drawn = []
+def draw_cells(lengths: str) -> list[pd.DataFrame]:
+    """Make the draws of every cell whose documents have these lengths, a table for each cell."""
+    cells = []
     for documents, tails, tau in product((20, 50, 135), ("t3", "skewed"), (0.0, 0.005, 0.02)):
         rng = np.random.default_rng(zlib.crc32(f"gate {documents} {tails} {lengths} {tau}".encode()))
         texts = Texts(documents, tails, lengths)
-        drawn.append(pd.DataFrame([draw(rng, Family(SIZES, tau), texts) for _ in range(DRAWS)]))
-    return drawn
+        cells.append(pd.DataFrame([draw(rng, Family(SIZES, tau), texts) for _ in range(DRAWS)]))
+    return cells
 
 
 def _range(values: list[float]) -> str:
     return (
         f"{min(values):.0f} to {max(values):.0f}" if round(min(values)) < round(max(values)) else f"{max(values):.0f}"
+    )
+
+
+def _row(what: str, d: str, lengths: str, cells: list[pd.DataFrame]) -> str:
+    """Return the row of the table for one rule and one distribution of lengths.
+
+    Args:
+        what: what the rule tests, as in `RULES`.
+        d: how the rule computes the degrees of freedom, as in `RULES`.
+        lengths: the distribution of lengths, a key of `LENGTHS`.
+        cells: the draws of each cell.
+
+    """
+    is_tested_by_rule, degrees_of_freedom = RULES[what, d]
+    tested_percent, false_percent, found_percent, covered_percent, spread = [], [], [], [], []
+    alarms = tests = 0
+    for rows in cells:
+        is_tested = is_tested_by_rule(rows, "equal")
+        half_width = half_widths(rows, "equal", degrees_of_freedom(rows, "equal"))
+        is_outside = np.abs(rows["equal_value"]) > half_width
+        is_alarm = is_tested & is_outside
+        covered_percent.append(100 * (1 - is_outside.mean()))
+        tested_percent.append(100 * is_tested.mean())
+        alarms += int(is_alarm.sum())
+        tests += int(is_tested.sum())
+        if is_tested.sum() >= MIN_TESTS:
+            false_percent.append(100 * is_alarm.sum() / is_tested.sum())
+        is_beyond = np.abs(rows["apart_value"]) > half_widths(rows, "apart", degrees_of_freedom(rows, "apart"))
+        found_percent.append(100 * (is_tested_by_rule(rows, "apart") & is_beyond).mean())
+        spread.append(float(np.quantile(half_width, 0.9) / np.median(half_width)))
+    worst = f"{max(false_percent):.1f}" if false_percent else "too few"
+    return (
+        f"| {what} | {d} | {LENGTHS[lengths]} "
+        f"| {min(covered_percent):.1f} to {max(covered_percent):.1f} | {_range(tested_percent)}% "
+        f"| {100 * alarms / tests:.1f}, {worst} "
+        f"| {_range(found_percent)}% | at most {max(spread):.1f} |"
     )
 
 
@@ -110,32 +157,10 @@ def main() -> None:
         "| false among these: all, worst cell | Δα = 0.03 is found | 90th percentile of the width over its median |"
     )
     print("|---|---|---|---:|---:|---:|---:|---:|")
-    drawn = {lengths: cells(lengths) for lengths in LENGTHS}
-    for (what, d), (tested, df) in RULES.items():
-        for lengths, cells_rows in drawn.items():
-            tested_percent, false_percent, found_percent, covered_percent, spread = [], [], [], [], []
-            alarms = tests = 0
-            for rows in cells_rows:
-                is_tested = tested(rows, "equal")
-                width = half(rows, "equal", df(rows, "equal"))
-                is_outside = np.abs(rows["equal_value"]) > width
-                alarm = is_tested & is_outside
-                covered_percent.append(100 * (1 - is_outside.mean()))
-                tested_percent.append(100 * is_tested.mean())
-                alarms += int(alarm.sum())
-                tests += int(is_tested.sum())
-                if is_tested.sum() >= MIN_TESTS:
-                    false_percent.append(100 * alarm.sum() / is_tested.sum())
-                beyond = np.abs(rows["apart_value"]) > half(rows, "apart", df(rows, "apart"))
-                found_percent.append(100 * (tested(rows, "apart") & beyond).mean())
-                spread.append(float(np.quantile(width, 0.9) / np.median(width)))
-            worst = f"{max(false_percent):.1f}" if false_percent else "too few"
-            print(
-                f"| {what} | {d} | {LENGTHS[lengths]} "
-                f"| {min(covered_percent):.1f} to {max(covered_percent):.1f} | {_range(tested_percent)}% "
-                f"| {100 * alarms / tests:.1f}, {worst} "
-                f"| {_range(found_percent)}% | at most {max(spread):.1f} |"
-            )
+    cells_by_lengths = {lengths: draw_cells(lengths) for lengths in LENGTHS}
+    for what, d in RULES:
+        for lengths, cells in cells_by_lengths.items():
+            print(_row(what, d, lengths, cells))
 
 
 if __name__ == "__main__":

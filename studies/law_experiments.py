@@ -1,17 +1,17 @@
 """Experiments on laws over sizes: exponents, their differences and means, forecasts, and forms with a floor.
 
-Every function that is named in `EXPERIMENTS` makes one draw: it simulates measurements, analyses them, and returns the
-outcome of each claim. It gets a generator of random numbers and the settings of a cell:
+Each function in `EXPERIMENTS` makes one draw: it simulates measurements, analyses them, and returns the outcome of each
+claim. Its arguments are a generator of random numbers and the settings of a cell:
 
     m         number of sizes
-    D         number of documents (not training tokens, as in papers on scaling laws)
+    D         number of documents (in papers on scaling laws, D is the number of training tokens)
     tau       standard deviation of ln y of a model around its law
     tails     distribution of the difficulty of documents (see `Texts`)
     lengths   distribution of the lengths of documents (see `Texts`)
     sources   number of groups of documents
     number    number of families or datasets
     sd        standard deviation of the exponents of these families or datasets
-    other     factor by which one family scatters more than the others
+    other     scatter of one family, divided by the scatter of the others
     slope     1, or -1 if documents that become easier with size faster in one family do so more slowly in the other
     seeds     number of runs of each size
     common    share of the variance of the scatter that all runs of a size have in common
@@ -45,7 +45,19 @@ from rbptrack.stats import (
     power_law_aicc,
 )
 from rbptrack.stats.contrasts import Mean
-from studies.experiment import ALPHA, APART, Experiment, Outcomes, Settings, at, covered, grid, law, plugin, rejected
+from studies.experiment import (
+    ALPHA,
+    EXPONENT_GAP,
+    Experiment,
+    Outcomes,
+    Settings,
+    covered,
+    fit_law,
+    grid,
+    load_plugin,
+    rejected,
+    select_k,
+)
 from studies.simulation import CE_OF_SMALLEST, Documents, Family, Texts
 
 MARGIN = 0.1
@@ -69,22 +81,22 @@ def _documents(rng: np.random.Generator, cell: Settings) -> Documents:
 def exponents(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Check the intervals of exponents and the tests of one family's law.
 
-    RBP_1 has the exponent ALPHA, like CE. The exponent of RBP_100 is larger by APART.
+    RBP_1 has the exponent ALPHA, like CE. The exponent of RBP_100 is larger by EXPONENT_GAP.
     """
     family = _family(cell)
-    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
-    ce_law = law(family.s, counts, cross_entropy)
-    rbp_1_law, rbp_100_law = (law(family.s, at(counts, k), neg_log_rbp) for k in (1, 100))
-    equal_ratio = law(family.s, at(counts, 1), neg_log_rbp_over_ce)
-    larger_ratio = law(family.s, at(counts, 100), neg_log_rbp_over_ce)
-    rbp_100_over_rbp_1 = law(family.s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1])
+    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + EXPONENT_GAP))
+    ce_law = fit_law(family.s, counts, cross_entropy)
+    rbp_1_law, rbp_100_law = (fit_law(family.s, select_k(counts, k), neg_log_rbp) for k in (1, 100))
+    equal_ratio = fit_law(family.s, select_k(counts, 1), neg_log_rbp_over_ce)
+    larger_ratio = fit_law(family.s, select_k(counts, 100), neg_log_rbp_over_ce)
+    rbp_100_over_rbp_1 = fit_law(family.s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1])
     outcomes = {
         **covered("covers: CE's α", ce_law.alpha, ALPHA),
         **covered("covers: RBP_1's α", rbp_1_law.alpha, ALPHA),
-        **covered("covers: RBP_100's α", rbp_100_law.alpha, ALPHA + APART),
-        **covered("covers: Δα = 0.03", larger_ratio.alpha, APART),
+        **covered("covers: RBP_100's α", rbp_100_law.alpha, ALPHA + EXPONENT_GAP),
+        **covered("covers: Δα = 0.03", larger_ratio.alpha, EXPONENT_GAP),
         **rejected("false: Δα differs, though equal", equal_ratio.alpha),
-        **covered("covers: RBP_100's α minus RBP_1's", rbp_100_over_rbp_1.alpha, APART),
+        **covered("covers: RBP_100's α minus RBP_1's", rbp_100_over_rbp_1.alpha, EXPONENT_GAP),
     }
     claim = "share: RBP_1's α is covered by an interval that takes tokens for independent"
     outcomes[claim] = abs(rbp_1_law.alpha.value - ALPHA) <= 1.96 * _error_of_tokens(rbp_1_law, counts)
@@ -110,16 +122,15 @@ def _error_of_tokens(rbp_1_law: Law, counts: Sequence[DocumentCounts]) -> float:
 
 
 def deciding(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Check the intervals of alpha and the test of Δα if few documents decide the result.
+    """Check the intervals of alpha and the test of Δα if few documents, the longest ones, decide the result.
 
-    Few documents decide it if some are very long. RBP_1 has the exponent of CE, so every difference that the test finds
-    is a false alarm.
+    RBP_1 has the exponent of CE, so every difference that the test finds is a false alarm.
     """
     family = _family(cell)
-    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
-    ce_alpha = law(family.s, counts, cross_entropy).alpha
-    rbp_1_alpha = law(family.s, at(counts, 1), neg_log_rbp).alpha
-    delta_alpha = law(family.s, at(counts, 1), neg_log_rbp_over_ce).alpha
+    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + EXPONENT_GAP))
+    ce_alpha = fit_law(family.s, counts, cross_entropy).alpha
+    rbp_1_alpha = fit_law(family.s, select_k(counts, 1), neg_log_rbp).alpha
+    delta_alpha = fit_law(family.s, select_k(counts, 1), neg_log_rbp_over_ce).alpha
     return {
         **covered("covers: CE's α", ce_alpha, ALPHA),
         **covered("covers: RBP_1's α", rbp_1_alpha, ALPHA),
@@ -132,14 +143,14 @@ def deciding(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def edge(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Count how often the exponents of RBP_1 and CE are called the same, although they are not.
+    """Check how often the exponents of RBP_1 and CE are called the same if they differ by exactly the margin.
 
-    They differ by exactly the margin. Only smaller differences count as the same.
+    Only smaller differences count as the same.
     """
     family = _family(cell)
     margin = MARGIN * ALPHA
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA + margin, ALPHA))
-    delta_alpha = law(family.s, at(counts, 1), neg_log_rbp_over_ce).alpha
+    delta_alpha = fit_law(family.s, select_k(counts, 1), neg_log_rbp_over_ce).alpha
     if not delta_alpha.testable:
         return {}
     return {"false: Δα counts as the same at the margin": abs(delta_alpha.value) + delta_alpha.half_width() <= margin}
@@ -148,8 +159,8 @@ def edge(rng: np.random.Generator, cell: Settings) -> Outcomes:
 def forecasts(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Check the intervals of forecasts of CE and -ln RBP_1 beyond the largest measured size.
 
-    The model to forecast is `times` times as large as the largest measured model, and scatters around the law as much
-    as the others. The true value is that over the population of documents, in which sampling documents plays no part.
+    The model to forecast is `times` times as large as the largest measured model. It scatters around the law as much as
+    the others. The true value is the value over the population of documents.
     """
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
@@ -163,7 +174,7 @@ def forecasts(rng: np.random.Generator, cell: Settings) -> Outcomes:
         floor = family.law_floor(ALPHA)
         ln_y = np.log(y_of_smallest * (floor + (1 - floor) * np.exp(-ALPHA * ln_s_ratio)))
         truth = ln_y + family.tau * rng.standard_normal()
-        metric_law = law(family.s, at(counts, 1), statistic)
+        metric_law = fit_law(family.s, select_k(counts, 1), statistic)
         outcomes |= covered(claim.format(name), metric_law.predict(s), float(truth))
     return outcomes
 
@@ -175,12 +186,12 @@ def forms(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
-    ce_law = law(family.s, counts, cross_entropy)
+    ce_law = fit_law(family.s, counts, cross_entropy)
     with_floor = fit_floor(ce_law.s, ce_law.y)
     e = with_floor.parameters["E"]
     floor = CE_OF_SMALLEST * family.law_floor(ALPHA)
     prefers_floor = with_floor.aicc < power_law_aicc(ce_law.s, ce_law.y)
-    floor_predicts_better = _predicts_better(ce_law)
+    floor_predicts_better = _floor_predicts_better(ce_law)
     upper_limit = {"covers: largest floor is not exceeded": floor <= e.high}
     if not floor:
         return upper_limit | {
@@ -197,13 +208,13 @@ def forms(rng: np.random.Generator, cell: Settings) -> Outcomes:
     }
 
 
-def _predicts_better(ce_law: Law) -> bool:
+def _floor_predicts_better(ce_law: Law) -> bool:
     """Return whether E + A S^-alpha predicts the largest sizes better than A S^-alpha, without using them.
 
     The analyzer `forms` computes both errors. As in its headline, "better" means that the mean error is lower by a
     share of at least MIN_GAIN.
     """
-    module = plugin("forms")
+    module = load_plugin("forms")
     report = module.Report(module.GLOSSARY)
     unknown_d = np.full(ce_law.sizes, np.nan)  # training tokens, which neither of the two forms uses
     module.Forms()._add_predictions(report, {"family": "a", "dataset": "b"}, ce_law, unknown_d)
@@ -233,11 +244,11 @@ def smallest(rng: np.random.Generator, cell: Settings) -> Outcomes:
     bent = replace(_family(cell), bend=bend)
     counts = bent.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
     outcomes = rejected(
-        "promised: a bend of the smallest size that is found", law(bent.s, counts, cross_entropy).bend()
+        "promised: a bend of the smallest size that is found", fit_law(bent.s, counts, cross_entropy).bend()
     )
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA + delta_alpha, ALPHA))
-    delta = law(family.s, at(counts, 1), neg_log_rbp_over_ce).alpha
+    delta = fit_law(family.s, select_k(counts, 1), neg_log_rbp_over_ce).alpha
     return outcomes | rejected("promised: Δα of the smallest size that is found", delta)
 
 
@@ -257,8 +268,8 @@ def _detectable(cell: tuple[tuple[str, object], ...]) -> tuple[float, float]:
     detectable = []
     for _ in range(200):
         counts = family.measure(rng, _documents(rng, settings), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
-        bend = law(family.s, counts, cross_entropy).bend()
-        delta_alpha = law(family.s, at(counts, 1), neg_log_rbp_over_ce).alpha
+        bend = fit_law(family.s, counts, cross_entropy).bend()
+        delta_alpha = fit_law(family.s, select_k(counts, 1), neg_log_rbp_over_ce).alpha
         detectable.append((bend.detectable(), delta_alpha.detectable()))
     median_bend, median_delta_alpha = np.median(detectable, axis=0).tolist()
     return median_bend, median_delta_alpha
@@ -271,21 +282,23 @@ def power(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """
     family = _family(cell)
     documents = _documents(rng, cell)
-    counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
-    ce_law = law(family.s, counts, cross_entropy)
-    rbp_100_over_rbp_1 = law(family.s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1])
+    counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + EXPONENT_GAP))
+    ce_law = fit_law(family.s, counts, cross_entropy)
+    rbp_100_over_rbp_1 = fit_law(family.s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1])
     mispredicted = _multiplied(ce_law, np.append(np.ones(family.sizes - 1), 1.1))
     steeper = Family(family.sizes, family.tau).measure(rng, documents, alpha_ce=1.2 * ALPHA, alphas=(ALPHA, ALPHA))
-    steeper_law = law(family.s, steeper, cross_entropy)
+    steeper_law = fit_law(family.s, steeper, cross_entropy)
     other = Family(family.sizes, 0.0).measure(rng, _documents(rng, cell), alpha_ce=1.2 * ALPHA, alphas=(ALPHA, ALPHA))
-    other_law = law(family.s, other, cross_entropy)
+    other_law = fit_law(family.s, other, cross_entropy)
     # On the second dataset, each model has the scatter of the first one, and half as much of its own.
     shared_scatter = ce_law.y / (CE_OF_SMALLEST * family.curve(ALPHA))
     separate_scatter = Family(family.sizes, family.tau / 2).scatter(rng, 1)[:, 0]
     with_scatter = _multiplied(other_law, shared_scatter * separate_scatter)
     return {
         "found: α = 0.1 of CE": ce_law.alpha.p() < 0.05,
-        "found: RBP_100's α is larger than CE's by 30%": law(family.s, at(counts, 100), neg_log_rbp_over_ce).alpha.p()
+        "found: RBP_100's α is larger than CE's by 30%": fit_law(
+            family.s, select_k(counts, 100), neg_log_rbp_over_ce
+        ).alpha.p()
         < 0.05,
         "found: RBP_100's α is larger than RBP_1's by 30%": rbp_100_over_rbp_1.alpha.p() < 0.05,
         "found: CE at the largest size is off by 10%": mispredicted.held_out().p() < 0.05,
@@ -302,15 +315,15 @@ def _multiplied(measured: Law, factors: FloatArray) -> Law:
 def families(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Count false alarms of the test whether two families differ in their exponents.
 
-    Both families have the exponent ALPHA. They read the same documents, or each reads documents of its own.
+    Both families have the exponent ALPHA. They are measured on the same documents, and then on different documents.
     """
     documents = _documents(rng, cell)
-    one = Family(cell["m"], cell["tau"])
+    first = Family(cell["m"], cell["tau"])
     other = Family(cell["m"], cell["tau"] * cell["other"], slope=cell["slope"])
     laws = []
-    for family, read in ((one, documents), (other, documents), (other, _documents(rng, cell))):
-        counts = family.measure(rng, read, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
-        laws.append((law(family.s, counts, cross_entropy), law(family.s, at(counts, 1), neg_log_rbp)))
+    for family, family_documents in ((first, documents), (other, documents), (other, _documents(rng, cell))):
+        counts = family.measure(rng, family_documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
+        laws.append((fit_law(family.s, counts, cross_entropy), fit_law(family.s, select_k(counts, 1), neg_log_rbp)))
     (ce_law, rbp_1_law), (other_ce_law, other_rbp_1_law), (ce_law_elsewhere, _) = laws
     claim = "false: two families differ in {}, same documents"
     return {
@@ -332,7 +345,7 @@ def datasets(rng: np.random.Generator, cell: Settings) -> Outcomes:
     for alpha in exponents[:-1]:
         counts = family.measure(rng, _documents(rng, cell), alpha_ce=float(alpha), alphas=(ALPHA, ALPHA))
         separate_scatter = Family(cell["m"], cell["tau"] / 2).scatter(rng, 1)[:, 0]
-        laws.append(_multiplied(law(family.s, counts, cross_entropy), shared_scatter * separate_scatter))
+        laws.append(_multiplied(fit_law(family.s, counts, cross_entropy), shared_scatter * separate_scatter))
     outcomes: dict[str, float] = {}
     if not cell["sd"]:
         outcomes |= rejected("false: α differs between two datasets", laws[0].over(laws[1]).alpha)
@@ -340,13 +353,13 @@ def datasets(rng: np.random.Generator, cell: Settings) -> Outcomes:
     return outcomes | _mean_outcomes(mean, "datasets", float(exponents[-1]), differ=bool(cell["sd"]))
 
 
-def _mean_outcomes(mean: Mean | None, over: str, further: float, *, differ: bool) -> dict[str, float]:
+def _mean_outcomes(mean: Mean | None, over: str, next_exponent: float, *, differ: bool) -> dict[str, float]:
     """Check the mean of exponents, their prediction interval, and the test whether they differ.
 
     Args:
-        mean: the mean over families or datasets, or None if the library refuses to compute it.
+        mean: the mean over families or datasets, or None if the library does not compute it.
         over: `families` or `datasets`, for the claims.
-        further: the exponent of one more family or dataset, which the prediction interval should contain.
+        next_exponent: the exponent of one more family or dataset, which the prediction interval should contain.
         differ: whether the true exponents differ. If not, the test should find no difference.
 
     Returns:
@@ -357,10 +370,10 @@ def _mean_outcomes(mean: Mean | None, over: str, further: float, *, differ: bool
         return {}
     outcomes: dict[str, float] = {}
     outcomes |= covered(f"covers: mean α over {over}", mean.mean, ALPHA)
-    kind = "found: α differs between {}, sd 0.02" if differ else "false: α differs between several {}"
+    test_claim = "found: α differs between {}, sd 0.02" if differ else "false: α differs between several {}"
     return outcomes | {
-        f"covers: prediction interval of α over {over}": mean.low <= further <= mean.high,
-        kind.format(over): mean.homogeneity < 0.05,
+        f"covers: prediction interval of α over {over}": mean.low <= next_exponent <= mean.high,
+        test_claim.format(over): mean.homogeneity < 0.05,
     }
 
 
@@ -377,11 +390,15 @@ def means(rng: np.random.Generator, cell: Settings) -> Outcomes:
         tau = cell["tau"] * (cell["other"] if i == 0 else 1.0)
         family = Family(cell["m"], tau, slope=1.0 - 2 * (i % 2))
         counts = family.measure(rng, documents, alpha_ce=float(alpha), alphas=(ALPHA, ALPHA))
-        laws.append(law(family.s, counts, cross_entropy))
+        laws.append(fit_law(family.s, counts, cross_entropy))
     outcomes = _mean_outcomes(mean_over_families(laws), "families", float(exponents[-1]), differ=bool(cell["sd"]))
-    what = "scatter of families pooled" if cell["other"] == 1 else "pooled, though one family scatters 4 times as much"
+    pooling = "scatter of families pooled"
+    if cell["other"] != 1:
+        pooling = "pooled, though one family scatters 4 times as much"
     variance, df = pooled_scatter(laws)
-    return outcomes | covered(f"covers: CE's α, {what}", laws[0].alpha_with_scatter(variance, df), float(exponents[0]))
+    return outcomes | covered(
+        f"covers: CE's α, {pooling}", laws[0].alpha_with_scatter(variance, df), float(exponents[0])
+    )
 
 
 def seeds(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -406,8 +423,8 @@ def seeds(rng: np.random.Generator, cell: Settings) -> Outcomes:
         counts.append(reduce(operator.add, counts_of_seeds))
     scatter = "of which half of the scatter is common to a size" if cell["common"] else "whose scatter is independent"
     return {
-        **covered(f"covers: CE's α from seeds, {scatter}", law(family.s, counts, cross_entropy).alpha, ALPHA),
-        **covered(f"covers: RBP_1's α from seeds, {scatter}", law(family.s, counts, neg_log_rbp).alpha, ALPHA),
+        **covered(f"covers: CE's α from seeds, {scatter}", fit_law(family.s, counts, cross_entropy).alpha, ALPHA),
+        **covered(f"covers: RBP_1's α from seeds, {scatter}", fit_law(family.s, counts, neg_log_rbp).alpha, ALPHA),
     }
 
 
@@ -423,9 +440,11 @@ def sources(rng: np.random.Generator, cell: Settings) -> Outcomes:
     ce_of_largest = CE_OF_SMALLEST * float(family.curve(ALPHA)[-1])
     outcomes: dict[str, float] = {}
     for name, units in (("sources given", grouped), ("sources not given", counts)):
-        delta_alpha = law(family.s, at(units, 1), neg_log_rbp_over_ce).alpha
-        outcomes |= covered(f"covers: CE's α, {name}", law(family.s, units, cross_entropy).alpha, ALPHA)
-        outcomes |= covered(f"covers: RBP_1's α, {name}", law(family.s, at(units, 1), neg_log_rbp).alpha, ALPHA)
+        delta_alpha = fit_law(family.s, select_k(units, 1), neg_log_rbp_over_ce).alpha
+        outcomes |= covered(f"covers: CE's α, {name}", fit_law(family.s, units, cross_entropy).alpha, ALPHA)
+        outcomes |= covered(
+            f"covers: RBP_1's α, {name}", fit_law(family.s, select_k(units, 1), neg_log_rbp).alpha, ALPHA
+        )
         if not family.tau:  # CE of the largest model is known only if it lies on the law
             outcomes |= covered(f"covers: CE, {name}", estimate(units[-1], cross_entropy), ce_of_largest)
         outcomes |= rejected(f"false: Δα differs, though equal, {name}", delta_alpha)

@@ -1,7 +1,7 @@
 """Experiments on single measurements, on pairs of measurements, and on the counts of analyzers in rank tables.
 
-Every function that is named in `EXPERIMENTS` makes one draw: it simulates measurements, analyses them, and returns the
-outcome of each claim. It gets a generator of random numbers and the settings of a cell:
+Each function in `EXPERIMENTS` makes one draw: it simulates measurements, analyses them, and returns the outcome of each
+claim. Its arguments are a generator of random numbers and the settings of a cell:
 
     D          number of documents (in `_checkpoints`, d is the number of training tokens)
     m          number of sizes
@@ -34,7 +34,7 @@ from scipy.special import ndtri
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, IntArray, RankTable, log_grid
 from rbptrack.stats import cross_entropy, estimate, estimate_from_influences, law_in_k, laws, rbp
 from rbptrack.stats.changes import Changes, PairCounts, judge
-from studies.experiment import Experiment, Outcomes, Settings, covered, grid, plugin, rejected
+from studies.experiment import Experiment, Outcomes, Settings, covered, grid, load_plugin, rejected
 from studies.simulation import TOKENS, Documents, Family, Texts, difficulties, population, typical_document_y
 
 VOCABULARY = 2048  # number of entries
@@ -58,7 +58,7 @@ def numbers(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 @cache
-def _ranks(tails: str, mu: float) -> FloatArray:
+def _rank_probabilities(tails: str, mu: float) -> FloatArray:
     """Return the probability of each rank for every kind of document, (kinds, V).
 
     The distributions are lognormal, with a standard deviation of ln R of about 2. Kinds differ in the mean of ln R.
@@ -76,9 +76,9 @@ def _ranks(tails: str, mu: float) -> FloatArray:
 
 
 @cache
-def _cumulative(tails: str, mu: float) -> FloatArray:
-    """Return the cumulative sums of `_ranks` over the ranks, (kinds, V)."""
-    return np.cumsum(_ranks(tails, mu), axis=1)
+def _rank_distributions(tails: str, mu: float) -> FloatArray:
+    """Return the probability of a rank of at most k, for every kind of document and every k, (kinds, V)."""
+    return np.cumsum(_rank_probabilities(tails, mu), axis=1)
 
 
 @cache
@@ -86,7 +86,7 @@ def _best_fit(tails: str, mu: float) -> tuple[FloatArray, float]:
     """Fit a lognormal to the ranks of the population of documents, in which each kind is equally frequent.
 
     Args:
-        tails: how the kinds differ, as in `_ranks`.
+        tails: how the kinds differ, `t3` or `skewed`.
         mu: the mean of ln R over the kinds.
 
     Returns:
@@ -94,9 +94,9 @@ def _best_fit(tails: str, mu: float) -> tuple[FloatArray, float]:
 
     """
     ln_k = np.log(np.arange(1, VOCABULARY + 1))
-    pmf = _ranks(tails, mu)
+    pmf = _rank_probabilities(tails, mu)
     means = np.array([(pmf @ ln_k).mean(), (pmf @ ln_k**2).mean()])
-    maximum_likelihood = plugin("lognormal").maximum_likelihood
+    maximum_likelihood = load_plugin("lognormal").maximum_likelihood
     theta, _, lognormal_log_pmf = maximum_likelihood(means, VOCABULARY)
     zipf_log_pmf = maximum_likelihood(means[:1], VOCABULARY)[2]
     return np.asarray(theta), float(pmf.mean(axis=0) @ (lognormal_log_pmf - zipf_log_pmf))
@@ -118,11 +118,11 @@ def _draw_ranks(rng: np.random.Generator, tails: str, mu: float, kinds: Any, len
     """
     parts = []
     for kind, tokens in zip(kinds, length, strict=True):
-        parts.append(1 + np.searchsorted(_cumulative(tails, mu)[kind], rng.random(tokens)))
+        parts.append(1 + np.searchsorted(_rank_distributions(tails, mu)[kind], rng.random(tokens)))
     return np.asarray(np.minimum(np.concatenate(parts), VOCABULARY))
 
 
-def _fitted(rank: IntArray, length: IntArray) -> Any:
+def _fit_ranks(rank: IntArray, length: IntArray) -> Any:
     """Fit the distributions of the analyzer `lognormal`.
 
     Args:
@@ -130,14 +130,14 @@ def _fitted(rank: IntArray, length: IntArray) -> Any:
         length: the number of tokens of each document, (documents,).
 
     """
-    module = plugin("lognormal")
+    module = load_plugin("lognormal")
     ln_rank = np.log(rank)
     document = np.repeat(np.arange(len(length)), length)
     sums = np.column_stack([np.bincount(document, weights=ln_rank**power) for power in (0, 1, 2)])
-    return module.fit_ranks(module.RankSums(sums, _table(rank, length).histogram()))
+    return module.fit_ranks(module.RankSums(sums, _make_table(rank, length).histogram()))
 
 
-def _table(rank: IntArray, length: IntArray, vocab_size: int = VOCABULARY, **columns: FloatArray) -> RankTable:
+def _make_table(rank: IntArray, length: IntArray, vocab_size: int = VOCABULARY, **columns: FloatArray) -> RankTable:
     """Make a rank table.
 
     Args:
@@ -167,7 +167,7 @@ def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
     theta, gain = _best_fit(cell["tails"], 1.0)
     length = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"])).length
     kinds = rng.integers(_KINDS, size=cell["D"])
-    fitted = _fitted(_draw_ranks(rng, cell["tails"], 1.0, kinds, length), length)
+    fitted = _fit_ranks(_draw_ranks(rng, cell["tails"], 1.0, kinds, length), length)
     values, u = fitted.influences
     shares = length / length.sum()
     outcomes = {
@@ -185,33 +185,30 @@ def slopes(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
     The true slopes are those of the lines through the values of the population.
     """
-    module = plugin("lognormal")
+    module = load_plugin("lognormal")
     s = Family(cell["m"], 0.0).s
     mus = np.round(np.linspace(1.0, 0.0, cell["m"]), 6)
     length = np.full(cell["D"], TOKENS)
     kinds = rng.integers(_KINDS, size=cell["D"])
-    fits = [_fitted(_draw_ranks(rng, cell["tails"], float(mu), kinds, length), length) for mu in mus]
+    fits = [_fit_ranks(_draw_ranks(rng, cell["tails"], float(mu), kinds, length), length) for mu in mus]
     report = module.Report(module.GLOSSARY)
     module._add_lines(report, SimpleNamespace(keys={"family": "a", "dataset": "b"}), s, fits)
     lines = report.frame("slope").set_index("quantity")
     theta = np.array([_best_fit(cell["tails"], float(mu))[0] for mu in mus])
     truth = np.polyfit(np.log(s), theta, 1)[0]
     return {
-        **_holds("covers: slope of β in ln S", lines.loc["beta"], truth[0]),
-        **_holds("covers: slope of γ in ln S", lines.loc["gamma"], truth[1]),
+        **_covered_by_row("covers: slope of β in ln S", lines.loc["beta"], truth[0]),
+        **_covered_by_row("covers: slope of γ in ln S", lines.loc["gamma"], truth[1]),
     }
 
 
-def _holds(claim: str, row: Any, truth: float) -> dict[str, bool]:
-    """Return whether the interval in a row of a report contains the truth.
+def _covered_by_row(claim: str, row: Any, truth: float) -> dict[str, bool]:
+    """Return `{claim: whether the interval of the row contains the truth}`; empty if the row has no interval.
 
     Args:
-        claim: the claim, which becomes the key.
-        row: the row, with the ends of the interval in `low` and `high`.
+        claim: the claim.
+        row: a row of a report, with the ends of the interval in `low` and `high`.
         truth: the true value.
-
-    Returns:
-        The outcome of the claim. It is empty if the row has no interval.
 
     """
     return {} if np.isnan(row["low"]) else {claim: bool(row["low"] <= truth <= row["high"])}
@@ -222,7 +219,7 @@ def ce_parts(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
     Ranks are lognormal. The difference between -ln p and ln R has an exponential distribution.
     """
-    module = plugin("ce_parts")
+    module = load_plugin("ce_parts")
     s = Family(cell["m"], 0.0).s
     mus = np.round(np.linspace(1.0, 0.0, cell["m"]), 6)
     mean_rests = np.linspace(1.5, 1.2, cell["m"])
@@ -235,9 +232,9 @@ def ce_parts(rng: np.random.Generator, cell: Settings) -> Outcomes:
     for mu, mean_rest in zip(mus.tolist(), mean_rests.tolist(), strict=True):
         rank = _draw_ranks(rng, cell["tails"], mu, kinds, length)
         rest = mean_rest * document_factor * rng.exponential(size=len(rank))
-        table = _table(rank, length, logprob=-np.log(rank) - rest)
+        table = _make_table(rank, length, logprob=-np.log(rank) - rest)
         sizes.append(module.part_sums([table], table.histogram()))
-        shares = _ranks(cell["tails"], mu).mean(axis=0)
+        shares = _rank_probabilities(cell["tails"], mu).mean(axis=0)
         ln_rank = float(shares @ ln_k)
         entropy = float(-shares @ np.log(shares))
         truths.append([ln_rank + mean_rest, ln_rank, mean_rest, entropy])
@@ -252,16 +249,16 @@ def ce_parts(rng: np.random.Generator, cell: Settings) -> Outcomes:
     outcomes: dict[str, float] = {}
     if "share" in report.questions:
         share = report.frame("share").set_index("metric")
-        outcomes |= _holds("covers: share of E[ln R] in the fall of CE", share.loc["rank"], slope["rank"])
-        outcomes |= _holds(
+        outcomes |= _covered_by_row("covers: share of E[ln R] in the fall of CE", share.loc["rank"], slope["rank"])
+        outcomes |= _covered_by_row(
             "covers: share of H(P) in the fall of CE", share.loc["error_entropy"], slope["error_entropy"]
         )
     per_decade = report.frame("per_decade").set_index("metric")
     truth = np.polyfit(np.log10(s), population_parts[1], 1)[0]
-    outcomes |= _holds("covers: change of E[ln R] per decade", per_decade.loc["rank"], truth)
+    outcomes |= _covered_by_row("covers: change of E[ln R] per decade", per_decade.loc["rank"], truth)
     delta = report.frame("delta").set_index("metric").loc["rank"]
     truth = -np.polyfit(np.log(s), np.log(population_parts[1] / ce), 1)[0]
-    return outcomes | _holds("covers: Δα of E[ln R] and CE", delta, truth)
+    return outcomes | _covered_by_row("covers: Δα of E[ln R] and CE", delta, truth)
 
 
 def _slopes_against(ce: FloatArray, parts: FloatArray) -> FloatArray:
@@ -275,10 +272,10 @@ def entropy(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
     The entropy is that of lognormal ranks among 50,304 entries. It is estimated from a sample of independent tokens.
     """
-    module = plugin("ce_parts")
+    module = load_plugin("ce_parts")
     cumulative, truth = _many_ranks()
     rank = 1 + np.searchsorted(cumulative, rng.random(cell["tokens"])).clip(max=len(cumulative) - 1)
-    table = _table(rank, np.array([len(rank)]), len(cumulative), logprob=-np.log(rank) - 1.0)
+    table = _make_table(rank, np.array([len(rank)]), len(cumulative), logprob=-np.log(rank) - 1.0)
     parts = module.part_sums([table], table.histogram())
     sample_entropy = module.mean_parts(parts.sums.sum(axis=0))[list(module.PARTS).index("error_entropy")]
     claim = "median: share of H(P)'s bias that Miller and Madow's correction removes, %"
@@ -299,7 +296,7 @@ def emergence(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
     They do, so the true N_eff is N.
     """
-    module = plugin("emergence")
+    module = load_plugin("emergence")
     windows = _windows(rng.random(cell["D"] * TOKENS) < cell["RBP"], cell["D"], cell["N"])
     if _too_few(windows):
         return {}
@@ -316,8 +313,8 @@ def _windows(hit: Any, documents: int, n: int) -> FloatArray:
 
     """
     rank: IntArray = np.where(hit, 1, 2)
-    table = _table(rank, np.full(documents, len(rank) // documents))
-    return np.asarray(plugin("emergence").count_windows(table, [1], [n])[:, 0, 0])
+    table = _make_table(rank, np.full(documents, len(rank) // documents))
+    return np.asarray(load_plugin("emergence").count_windows(table, [1], [n])[:, 0, 0])
 
 
 def _too_few(windows: FloatArray) -> bool:
@@ -325,7 +322,7 @@ def _too_few(windows: FloatArray) -> bool:
 
     It needs ten runs of hits that are at least as long as the windows, from at least five documents.
     """
-    runs = windows[:, plugin("emergence").RUNS]
+    runs = windows[:, load_plugin("emergence").RUNS]
     return bool(runs.sum() < 10 or np.count_nonzero(runs) < 5)
 
 
@@ -335,7 +332,7 @@ def mixture(rng: np.random.Generator, cell: Settings) -> Outcomes:
     Documents differ in difficulty. Tokens of one document are independent, then depend on their position, and then
     really cluster.
     """
-    module = plugin("emergence")
+    module = load_plugin("emergence")
     y = -np.log(cell["RBP"]) * np.exp(cell["sd"] * rng.standard_normal(cell["D"]))
     share = np.repeat(np.exp(-y), TOKENS)
     windows = _windows(rng.random(len(share)) < share, cell["D"], cell["N"])
@@ -373,7 +370,7 @@ def alpha_n(rng: np.random.Generator, cell: Settings) -> Outcomes:
     p_N is the probability that N tokens in a row succeed. The true exponents are those of the lines through the
     values of the population.
     """
-    module = plugin("emergence")
+    module = load_plugin("emergence")
     s = Family(cell["m"], 0.0).s
     neg_log_rbp = 0.5 * (s / s[0]) ** -0.1
     documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], "even"))
@@ -431,7 +428,7 @@ def _answer_outcomes(
     sums = np.column_stack([length, hits == length, hits, length[:, None] == lengths]).astype(np.float64)
     if (hits == length).sum() < 10:  # the analyzer leaves such counts out by default
         return {}
-    against = partial(plugin("emergence").ln_against_expected, lengths.astype(np.float64))
+    against = partial(load_plugin("emergence").ln_against_expected, lengths.astype(np.float64))
     return rejected(claim, estimate(sums, against))
 
 
@@ -483,10 +480,10 @@ def rare(rng: np.random.Generator, cell: Settings) -> Outcomes:
     damage = cell["times"] * tolerance / 0.03 * damaged + noise
     worse = DocumentCounts(a.ks, a.document, a.tokens, a.nats + damage * a.tokens, a.hits)
     answer = judge([_paired(a, worse).change(CE)], tolerance, cell["D"])
-    what = "sources that are not named" if "sources" in cell else "documents"
+    units = "sources that are not named" if "sources" in cell else "documents"
     times = "twice the tolerance" if cell["times"] == 2 else "the tolerance"
     return {
-        f"false: compare says within, though 3% of the {what} are damaged, on average by {times}": answer == "within"
+        f"false: compare says within, though 3% of the {units} are damaged, on average by {times}": answer == "within"
     }
 
 
@@ -504,7 +501,8 @@ def _paired(a: DocumentCounts, b: DocumentCounts) -> Changes:
 def breakdown(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Check the tests whether a class of tokens differs from the rest in level and exponent.
 
-    One token in five is of the class. It is first like the rest, and then differs in both.
+    One token in five belongs to the class. For the claims `false`, the class is like the rest. For the claims `found`,
+    it differs in both.
     """
     family = Family(cell["m"], 0.01)
     documents = Documents.draw(rng, Texts(cell["D"], "skewed", "uneven"))
@@ -514,13 +512,13 @@ def breakdown(rng: np.random.Generator, cell: Settings) -> Outcomes:
     for harder, alpha in ((1.0, 0.1), (1.1, 0.13)):  # the second class is 10% easier at the largest size
         pairs = []
         for i, x in enumerate(np.log(family.s / family.s[0])):
-            both = []
+            class_and_rest = []
             for length, times, exponent in ((class_lengths, harder, alpha), (documents.length, 1.0, 0.1)):
                 part = Documents(length, documents.difficulty, documents.slope, documents.group, documents.tails)
                 y = np.exp(-exponent * x) * shared[i]
                 neg_log_rbp = np.array([1.1 * y[1] * times])
-                both.append(part.measure(rng, ce=3.5 * y[0] * times, neg_log_rbp=neg_log_rbp, ks=(10,)).sums)
-            pairs.append(np.stack(both, axis=1))
+                class_and_rest.append(part.measure(rng, ce=3.5 * y[0] * times, neg_log_rbp=neg_log_rbp, ks=(10,)).sums)
+            pairs.append(np.stack(class_and_rest, axis=1))
         outcomes |= _class_outcomes(family, pairs, differ=harder > 1)
     return outcomes
 
@@ -534,23 +532,23 @@ def _class_outcomes(family: Family, pairs: Sequence[FloatArray], *, differ: bool
         differ: whether the class truly differs.
 
     """
-    module = plugin("breakdown")
+    module = load_plugin("breakdown")
     report = module.Report(module.GLOSSARY)
     case = {"family": "a", "dataset": "b", "by": "kind", "class": "number"}
     module._compare(report, case, [CE, "rbp_10"], family.s, pairs)
     outcomes: dict[str, float] = {}
-    for question, what in (("level", "level"), ("delta", "exponent")):
+    for question, quantity in (("level", "level"), ("delta", "exponent")):
         for _, row in report.frame(question).iterrows():
             metric = "CE" if row["metric"] == CE else "RBP_k"
-            claim = f"false: a class of tokens has another {what} of {metric}"
+            claim = f"false: a class of tokens has another {quantity} of {metric}"
             if differ:
                 by = "10%" if question == "level" else "30%"
-                claim = f"found: a class of tokens has another {what} of {metric}, by {by}"
+                claim = f"found: a class of tokens has another {quantity} of {metric}, by {by}"
             if not np.isnan(row["p"]):
                 outcomes[claim] = bool(row["p"] < 0.05)
     if differ:
         alpha = report.frame("alpha").set_index("metric").loc[CE]
-        return outcomes | _holds("covers: α within a class of tokens", alpha, 0.13)
+        return outcomes | _covered_by_row("covers: α within a class of tokens", alpha, 0.13)
     return outcomes
 
 
@@ -559,13 +557,13 @@ def draft(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
     Acceptance differs between documents, and between the tokens of a document.
     """
-    module = plugin("draft")
-    a, b = 6.0, 3.0  # parameters of the Beta distribution of a document's acceptance
+    module = load_plugin("draft")
+    a, b = 6.0, 3.0  # the parameters of the beta distribution of a document's acceptance
     length = Documents.draw(rng, Texts(cell["D"], "skewed", cell["lengths"])).length
     share = np.repeat(rng.beta(a, b, size=cell["D"]), length)
     accept = rng.beta(3 * share, 3 * (1 - share))
     rank: IntArray = np.ones(len(share), dtype=np.int64)
-    sums = module.draft_sums(_table(rank, length, accept=accept, kl=0.4 * rng.exponential(size=len(share))), 12)
+    sums = module.draft_sums(_make_table(rank, length, accept=accept, kl=0.4 * rng.exponential(size=len(share))), 12)
     drafted = 5
     accepted = np.cumprod([(a + i) / (a + b + i) for i in range(drafted)]).sum()
     acceptance = estimate(sums, lambda x: x[..., module.ACCEPT] / x[..., module.TOKENS])
@@ -578,9 +576,9 @@ def draft(rng: np.random.Generator, cell: Settings) -> Outcomes:
 def proxies(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Check whether the best proxy is called better than chance, with sixteen models of four families.
 
-    First no proxy depends on the scores. Then three of them do, with a correlation of 0.8.
+    At first, no proxy depends on the scores. For the last claim, three of them do, with a correlation of 0.8.
     """
-    module = plugin("proxies")
+    module = load_plugin("proxies")
     number = len(module.PROXIES)
     families = np.repeat(np.arange(4), 4)
     scores = cell["offsets"] * rng.standard_normal(4)[families] + rng.standard_normal(16)
@@ -601,15 +599,15 @@ def proxies(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 def _largest_tau(values: FloatArray, scores: FloatArray) -> float:
     """Return the largest Kendall's tau of a proxy and the scores. `values` is (models, proxies)."""
-    return float(max(plugin("proxies")._tau(proxy, scores) for proxy in values.T))
+    return float(max(load_plugin("proxies")._tau(proxy, scores) for proxy in values.T))
 
 
 def training(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Compute the errors of the fit of E + A S^-alpha + B D^-beta, with the constants of Hoffmann et al.
 
-    The fit is hard if the number of training tokens D grows with size S: `condition` says how strongly.
+    The fit is difficult if the number of training tokens D grows with the size S. `condition` says how strongly.
     """
-    module = plugin("training")
+    module = load_plugin("training")
     s, d = _checkpoints(cell["m"], cell["condition"])
     noise = rng.standard_normal((cell["m"], 6))
     for i in range(1, 6):
@@ -641,7 +639,7 @@ def _checkpoints(sizes: int, condition: float) -> tuple[FloatArray, FloatArray]:
     def tokens(ln_width: float) -> FloatArray:
         return np.asarray(20 * s * np.exp(np.exp(ln_width) * spread))
 
-    design_condition = plugin("training").design_condition
+    design_condition = load_plugin("training").design_condition
     ln_width = brentq(lambda x: np.log(design_condition(s, tokens(x)) / condition), -3.0, 1.5)
     return s, tokens(ln_width)
 

@@ -1,9 +1,9 @@
-"""Simulates measurements with a known truth, which `studies.validity` analyses with the library's functions.
+"""Simulate measurements with a known truth, which `studies.validity` analyses with the library's functions.
 
-A document has a length and a difficulty r with mean 1. The difficulty has three parts: one that all models of a family
-share, a slope that makes the document easier with size faster or more slowly than others, and one that each model draws
-separately. The CE of a document is ce * r, and its RBP_k is exp(-y * r). The value of y makes RBP_k over the population
-of documents exactly what the law says. Tokens are then drawn, which adds noise to each document.
+A document has a length and a difficulty r with mean 1. The difficulty has three parts. All models of a family share the
+first part. The second part is a slope: some documents become easier with size faster than others. The third part is
+drawn separately for each model. The CE of a document is ce * r, and its RBP_k is exp(-y * r). y is chosen so that RBP_k
+over the population of documents is exactly what the law says. Tokens are then drawn, which adds noise to each document.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ TOKENS = 300
 CE_OF_SMALLEST = 3.5
 """CE of a family's smallest model, in nats per token."""
 
-_OWN = 0.1  # standard deviation of the part of ln r that each model draws separately for each document
-_SLOPE = 0.1  # standard deviation of the change of ln r from the middle of a family's sizes in ln S to either end
-_SKEW = 0.8  # standard deviation of ln r of skewed documents
+_SEPARATE_SD = 0.1  # standard deviation of the part of ln r that each model draws separately for each document
+_SLOPE_SD = 0.1  # standard deviation of the change of ln r from the middle of a family's sizes in ln S to either end
+_SKEWED_SD = 0.8  # standard deviation of ln r of skewed documents
 _QUANTILES = 4000
 
 
@@ -53,7 +53,7 @@ class Texts:
 def difficulties(normal: FloatArray, tails: str) -> FloatArray:
     """Convert standard normal numbers to difficulties r > 0 with mean 1."""
     if tails == "skewed":
-        return np.exp(_SKEW * normal - _SKEW**2 / 2)
+        return np.exp(_SKEWED_SD * normal - _SKEWED_SD**2 / 2)
     return _cut_t3(stdtrit(3, ndtr(normal))) / _mean_t3()
 
 
@@ -63,10 +63,10 @@ def _cut_t3(t: FloatArray) -> FloatArray:
 
 @cache
 def _mean_t3() -> float:
-    return float(_cut_t3(stdtrit(3, _levels())).mean())
+    return float(_cut_t3(stdtrit(3, _quantile_levels())).mean())
 
 
-def _levels() -> FloatArray:
+def _quantile_levels() -> FloatArray:
     return (np.arange(_QUANTILES) + 0.5) / _QUANTILES
 
 
@@ -78,7 +78,7 @@ def population(tails: str, sd: float) -> tuple[FloatArray, FloatArray]:
         sd: the standard deviation of ln of the other parts.
 
     """
-    shared = difficulties(ndtri(_levels()), tails)
+    shared = difficulties(ndtri(_quantile_levels()), tails)
     nodes, weights = np.polynomial.hermite_e.hermegauss(9)
     separate = np.exp(sd * nodes - sd**2 / 2)
     difficulty = np.outer(shared / shared.mean(), separate)
@@ -86,8 +86,8 @@ def population(tails: str, sd: float) -> tuple[FloatArray, FloatArray]:
 
 
 @cache
-def _exponents(tails: str, sd: float) -> tuple[FloatArray, FloatArray]:
-    """Return ln(-ln RBP) over the population, (300,), and ln y of a document with r = 1 for which it holds, (300,)."""
+def _y_by_neg_log_rbp(tails: str, sd: float) -> tuple[FloatArray, FloatArray]:
+    """Return a table from which y is interpolated: ln(-ln RBP) over the population, and ln y, (300,) each."""
     r, weights = population(tails, sd)
     y = np.geomspace(1e-4, 30, 300)
     neg_log_rbp = np.array([-np.log(weights @ np.exp(-value * r)) for value in y])
@@ -96,7 +96,7 @@ def _exponents(tails: str, sd: float) -> tuple[FloatArray, FloatArray]:
 
 def typical_document_y(neg_log_rbp: FloatArray, tails: str, sd: float) -> FloatArray:
     """Return the y of a document with r = 1 that makes -ln RBP over the population equal to `neg_log_rbp`."""
-    return np.exp(np.interp(np.log(neg_log_rbp), *_exponents(tails, sd)))
+    return np.exp(np.interp(np.log(neg_log_rbp), *_y_by_neg_log_rbp(tails, sd)))
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,8 @@ class Documents:
 
         """
         count = len(self.length)
-        sd = float(np.hypot(_OWN, _SLOPE * place))
-        ln_rest = _OWN * rng.standard_normal(count) + _SLOPE * place * self.slope
+        sd = float(np.hypot(_SEPARATE_SD, _SLOPE_SD * place))
+        ln_rest = _SEPARATE_SD * rng.standard_normal(count) + _SLOPE_SD * place * self.slope
         r = self.difficulty * np.exp(ln_rest - sd**2 / 2)
         share = np.exp(-np.outer(r, typical_document_y(neg_log_rbp, self.tails, sd)))  # (documents, ks)
         bins = np.diff(share, axis=1, prepend=0.0, append=1.0)
@@ -174,7 +174,7 @@ class Family:
         sizes: the number of sizes, m. They cover a factor of 1,000 in equal steps of ln S.
         tau: the standard deviation of ln y of a model around its law. CE and RBP_k share 80% of its square.
         ends: the factor by which the smallest and the largest model scatter more than the others.
-        grows: the factor by which the largest model scatters more than the smallest model.
+        grows: the scatter of the largest model, divided by that of the smallest model.
         ar: the correlation between the scatter of neighbouring sizes.
         floor: the share of y at the largest size that does not fall with size.
         bend: the coefficient of the square term of ln y over ln S.

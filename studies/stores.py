@@ -1,4 +1,4 @@
-"""Prints every sentence that the analyzers write about ten sets of simulated measurements with a known truth.
+"""Print every sentence that the analyzers write about ten sets of simulated measurements with a known truth.
 
     python -m studies.stores                  # all sets
     python -m studies.stores no-law imports   # some sets; --tables adds the tables
@@ -56,7 +56,7 @@ class Law:
 
 
 @cache
-def _k() -> FloatArray:
+def _law_ks() -> FloatArray:
     """Return the k at which a law is evaluated, in ascending order. RBP_k is interpolated between them."""
     return np.asarray(log_grid(VOCABULARY, per_decade=24), dtype=np.float64)
 
@@ -85,7 +85,7 @@ def simulate_ranks(
     difficulty = np.sqrt(0.1) * document_difficulty + np.sqrt(0.7) * shared.standard_normal(tokens)
     uniform = ndtr(difficulty + np.sqrt(0.2) * rng.standard_normal(tokens))
     scatter = np.exp(law.tau * rng.standard_normal())
-    k = _k()
+    k = _law_ks()
     neg_log_rbp = 1.1 * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5) * law.relative_y(s, k) * scatter
     # RBP_k is the distribution function of ranks: its inverse turns a uniform number into a rank.
     rank = np.ceil(np.exp(np.interp(uniform, np.exp(-neg_log_rbp), np.log(k), left=0.0))).astype(np.int64)
@@ -192,10 +192,10 @@ def one_family(law: Law, sizes: int = 6, **facts: Any) -> Runs:
     return measurements.runs()
 
 
-def two_families(one: Law, other: Law) -> Runs:
+def two_families(alpha_law: Law, beta_law: Law) -> Runs:
     """Simulate two families, alpha and beta, with six sizes each, on the same texts."""
     measurements = Measurements()
-    for family, law in (("alpha", one), ("beta", other)):
+    for family, law in (("alpha", alpha_law), ("beta", beta_law)):
         for s in np.geomspace(1e6, 1e9, 6):
             measurements.add(law, float(s), family=family, model_seed=ord(family[0]))
     return measurements.runs()
@@ -234,7 +234,7 @@ def checkpoints() -> Runs:
     return measurements.runs()
 
 
-# By name: what is true, which the line TRUTH prints, and the function that simulates the set.
+# Of each set: the truth, which the line TRUTH prints, and the function that simulates the set.
 STORES: dict[str, tuple[str, Callable[[], Runs]]] = {
     "true-law": ("CE and every RBP_k follow S^-0.1; models scatter by 1%", lambda: one_family(Law())),
     "no-law": ("nothing depends on size; models scatter by 2%", lambda: one_family(Law(alpha=0.0, tau=0.02))),

@@ -38,17 +38,20 @@ Task = tuple[str, int, int, int]
 """The name of an experiment, the number of a cell, the number of a slice, and the number of draws in the slice."""
 
 
-def where_of(cell: Settings) -> str:
-    """Write the settings of a cell as in the CSV, such as `m=4 D=20 t3`."""
+def settings_text(cell: Settings) -> str:
+    """Return the settings of a cell as the CSV shows them, such as `m=4 D=20 t3`."""
     return " ".join(value if isinstance(value, str) else f"{key}={value:g}" for key, value in cell.items())
 
 
 def draw_slice(task: Task) -> dict[str, FloatArray]:
-    """Make the draws of one slice. Returns the outcomes of each claim, (draws,) or fewer."""
-    name, number, part, draws = task
+    """Make the draws of one slice, and return the outcomes of each claim, (draws,).
+
+    A claim has fewer outcomes if some draws give no answer.
+    """
+    name, cell_number, slice_number, draws = task
     experiment = EXPERIMENTS[name]
-    cell = experiment.cells[number]
-    rng = np.random.default_rng([zlib.crc32(f"{name} {where_of(cell)}".encode()), part])
+    cell = experiment.cells[cell_number]
+    rng = np.random.default_rng([zlib.crc32(f"{name} {settings_text(cell)}".encode()), slice_number])
     outcomes: dict[str, list[float]] = {}
     for _ in range(draws):
         for claim, outcome in experiment.draw(rng, cell).items():
@@ -65,28 +68,28 @@ def tasks_of(names: Sequence[str], draws: int, largest: int = 0) -> Iterator[Tas
         largest: the largest number of draws in a slice; 0 for the number that each experiment sets.
 
     """
-    for part in count():
-        last = True
+    for slice_number in count():
+        is_finished = True
         for name in names:
             slice_draws = min(EXPERIMENTS[name].draws, largest or EXPERIMENTS[name].draws)
-            left = draws - part * slice_draws if draws else slice_draws
-            if left > 0:
-                last = False
-                for number in range(len(EXPERIMENTS[name].cells)):
-                    yield name, number, part, min(slice_draws, left)
-        if last:
+            remaining = draws - slice_number * slice_draws if draws else slice_draws
+            if remaining > 0:
+                is_finished = False
+                for cell_number in range(len(EXPERIMENTS[name].cells)):
+                    yield name, cell_number, slice_number, min(slice_draws, remaining)
+        if is_finished:
             return
 
 
 class Results:
-    """The outcomes of all draws so far, in memory and in a CSV file. Rows of other experiments in the file stay."""
+    """The outcomes of all draws so far, and the CSV file to write them to. Its rows of other experiments are kept."""
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
         self.path = path
-        self._others = pd.DataFrame()
+        self._kept_rows = pd.DataFrame()
         if path.exists():
             before = pd.read_csv(path)
-            self._others = before[~before["experiment"].isin(names)]
+            self._kept_rows = before[~before["experiment"].isin(names)]
         self._draws: dict[tuple[str, int], int] = {}
         self._outcomes: dict[tuple[str, int], dict[str, list[FloatArray]]] = {}
 
@@ -110,13 +113,13 @@ class Results:
                         "experiment": name,
                         "claim": claim,
                         "nominal": NOMINAL.get(kind_of(claim)),
-                        "where": where_of(EXPERIMENTS[name].cells[number]),
+                        "where": settings_text(EXPERIMENTS[name].cells[number]),
                         "draws": self._draws[name, number],
                         "judged": len(values),
                         "value": float(f"{summary(claim, values):.4g}"),
                     }
                 )
-        frame = pd.concat([part for part in (self._others, pd.DataFrame(rows)) if len(part)])
+        frame = pd.concat([part for part in (self._kept_rows, pd.DataFrame(rows)) if len(part)])
         order = {name: place for place, name in enumerate(EXPERIMENTS)}
         frame = frame[frame["experiment"].isin(list(order))]
         return frame.sort_values("experiment", key=lambda names: names.map(order), kind="stable")
@@ -141,11 +144,11 @@ def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, largest
 
     """
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # for the processes that are started
-    began = written = time.monotonic()
+    began = written_at = time.monotonic()
     ends = began + 60 * minutes if minutes else float("inf")
     results = Results(path, names)
     tasks = tasks_of(names, draws, largest)
-    parts: dict[int, int] = {}
+    slices_by_round: dict[int, int] = {}
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         running: dict[Future[dict[str, FloatArray]], Task] = {}
         while time.monotonic() < ends:
@@ -157,15 +160,15 @@ def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, largest
             for future in done:
                 task = running.pop(future)
                 results.add(task, future.result())
-                parts[task[2]] = parts.get(task[2], 0) + 1
-            if parts and time.monotonic() - written > SECONDS_BETWEEN_WRITES:
+                slices_by_round[task[2]] = slices_by_round.get(task[2], 0) + 1
+            if slices_by_round and time.monotonic() - written_at > SECONDS_BETWEEN_WRITES:
                 results.write()
-                written = time.monotonic()
-                print(f"{written - began:.0f} s: slices of each round: {list(parts.values())}", flush=True)
+                written_at = time.monotonic()
+                print(f"{written_at - began:.0f} s: slices of each round: {list(slices_by_round.values())}", flush=True)
         pool.shutdown(wait=False, cancel_futures=True)
-        if parts:
+        if slices_by_round:
             results.write()
-        print(f"{time.monotonic() - began:.0f} s: slices of each round: {list(parts.values())}", flush=True)
+        print(f"{time.monotonic() - began:.0f} s: slices of each round: {list(slices_by_round.values())}", flush=True)
 
 
 def main() -> None:

@@ -49,6 +49,6 @@ def test_an_environment_that_is_not_complete_is_made_anew(monkeypatch: pytest.Mo
     ],
 )
 def test_numbers_of_two_measurements_may_differ_a_little_and_words_may_not(one: str, other: str, equal: bool) -> None:
-    assert bool(processors.differences([one], [other], share=processors.SHARE)) is not equal
+    assert bool(processors.differences([one], [other], share=processors.MAX_SHARE)) is not equal
     assert processors.differences([one], [other])
     assert not processors.differences([one], [one])

@@ -34,7 +34,7 @@ SHIPPED = ("rbptrack/", "conf/", "plugins/")
 PATIENCE = 1800.0  # seconds that a command may take
 DEMO = ("demo", "model=nano/6k,nano/15k,nano/38k", "dataset.documents=10")
 
-WATCH = """
+WATCH_MODULE = """
 import atexit, sys
 
 def note():
@@ -46,7 +46,7 @@ atexit.register(note)
 """
 """The source of a module that every Python process of the environment imports.
 
-When the process ends, this module writes the paths of the rbptrack modules that the process imported to a log.
+When a process ends, the module writes to a log which modules of rbptrack the process imported.
 """
 
 
@@ -70,15 +70,15 @@ def output(command: Sequence[str | Path], folder: Path, variables: Mapping[str, 
     left_out = ("PYTHON", "MLFLOW_", "RBPTRACK_", "HYDRA_")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     environment = {**inherited, **(variables or {})}
-    shown = " ".join(map(str, command))
+    command_line = " ".join(map(str, command))
     try:
         process = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise Failed(f"{shown}: not finished after {PATIENCE:,.0f} s") from error
+        raise Failed(f"{command_line}: not finished after {PATIENCE:,.0f} s") from error
     if process.returncode:
-        raise Failed(f"{shown}: exit code {process.returncode}\n{process.stdout}{process.stderr}")
+        raise Failed(f"{command_line}: exit code {process.returncode}\n{process.stdout}{process.stderr}")
     return process.stdout + process.stderr
 
 
@@ -109,11 +109,11 @@ def build(folder: Path) -> Path:
     return wheel
 
 
-def check_contents(what: str, names: Iterable[str]) -> None:
+def check_contents(distribution: str, names: Iterable[str]) -> None:
     """Check that a distribution has all tracked files of the `SHIPPED` folders and no others.
 
     Args:
-        what: the word for the distribution in messages.
+        distribution: `sdist` or `wheel`, for messages.
         names: its files, named as in the repository.
 
     Raises:
@@ -124,10 +124,10 @@ def check_contents(what: str, names: Iterable[str]) -> None:
     expected = {name for name in tracked_files() if name.startswith(SHIPPED)}
     missing = sorted(expected - set(names))
     if missing:
-        raise Failed(f"the {what} lacks {len(missing)} of {len(expected)} files: {', '.join(missing[:10])}")
+        raise Failed(f"the {distribution} lacks {len(missing)} of {len(expected)} files: {', '.join(missing[:10])}")
     surplus = sorted(shipped - expected)
     if surplus:
-        raise Failed(f"the {what} has {len(surplus)} files that git does not track: {', '.join(surplus[:10])}")
+        raise Failed(f"the {distribution} has {len(surplus)} files that git does not track: {', '.join(surplus[:10])}")
 
 
 class Environment:
@@ -153,7 +153,7 @@ class Environment:
         }
         output([interpreter, "-m", "venv", self._venv], place)
         (packages,) = self._venv.glob("lib/python*/site-packages")
-        (packages / "watch_modules.py").write_text(WATCH.format(log=str(self._loaded)))
+        (packages / "watch_modules.py").write_text(WATCH_MODULE.format(log=str(self._loaded)))
         (packages / "watch_modules.pth").write_text("import watch_modules\n")
 
     def install(self, wheel: Path, extra: str = "") -> None:
@@ -176,17 +176,17 @@ class Environment:
         """
         began = time.monotonic()
         text = output([self.programs / "rbptrack", *words], self.folder, self.variables)
-        shown = " ".join(["rbptrack", *words])
+        command_line = " ".join(["rbptrack", *words])
         if not re.search(prints, text):
-            raise Failed(f"{shown} does not print {prints!r}:\n{text}")
-        self.check_modules(shown)
-        print(f"  {shown}  {time.monotonic() - began:.0f} s", flush=True)
+            raise Failed(f"{command_line} does not print {prints!r}:\n{text}")
+        self.check_modules(command_line)
+        print(f"  {command_line}  {time.monotonic() - began:.0f} s", flush=True)
 
-    def check_modules(self, shown: str) -> None:
-        """Check that processes imported modules of rbptrack from the environment only, since the last check.
+    def check_modules(self, commands: str) -> None:
+        """Check that all modules of rbptrack that were imported since the last check lie in the environment.
 
         Args:
-            shown: the commands that ran since then, for messages.
+            commands: the commands that ran since the last check, for messages.
 
         Raises:
             Failed: a module lies outside the environment, or no module was imported.
@@ -195,11 +195,11 @@ class Environment:
         modules = set(self._loaded.read_text().splitlines()) if self._loaded.exists() else set()
         self._loaded.unlink(missing_ok=True)
         if not modules:
-            raise Failed(f"{shown} imports no module of rbptrack")
+            raise Failed(f"{commands} imports no module of rbptrack")
         elsewhere = sorted(name for name in modules if not Path(name).is_relative_to(self._venv))
         if elsewhere:
             outside = ", ".join(elsewhere[:5])
-            raise Failed(f"{shown} imports {len(elsewhere)} modules from outside the environment: {outside}")
+            raise Failed(f"{commands} imports {len(elsewhere)} modules from outside the environment: {outside}")
 
 
 def run_readme_commands(environment: Environment) -> None:
@@ -222,10 +222,10 @@ def run_readme_commands(environment: Environment) -> None:
     environment.rbptrack("analyze", "k_law", prints="pydocs")
     environment.rbptrack("report", "--out", "report.html", prints=r"report\.html")
     environment.rbptrack("export", "all.zip", prints="6 measurements")
-    other = ("--tracking-uri", f"sqlite:///{folder.parent}/other.db")
-    environment.rbptrack("import", "all.zip", *other, prints="6")
-    environment.rbptrack("list", *other, prints=r"nano-38k +stdlib")
-    environment.rbptrack("verify", *other, prints="no measurement is damaged")
+    other_store = ("--tracking-uri", f"sqlite:///{folder.parent}/other.db")
+    environment.rbptrack("import", "all.zip", *other_store, prints="6")
+    environment.rbptrack("list", *other_store, prints=r"nano-38k +stdlib")
+    environment.rbptrack("verify", *other_store, prints="no measurement is damaged")
 
 
 def run_tutorials(environment: Environment, wheel: Path) -> None:
@@ -236,12 +236,12 @@ def run_tutorials(environment: Environment, wheel: Path) -> None:
 
     """
     quantised = [page for page in pages() if page.parent.name == "quantised"]
-    follow(environment, [page for page in pages() if page not in quantised])
+    follow_pages(environment, [page for page in pages() if page not in quantised])
     environment.install(wheel, "torchao")
-    follow(environment, quantised)
+    follow_pages(environment, quantised)
 
 
-def follow(environment: Environment, chosen: Sequence[Path]) -> None:
+def follow_pages(environment: Environment, chosen: Sequence[Path]) -> None:
     """Run the commands of some pages. Raises Failed if one prints something else than its page shows."""
     python = environment.programs / "python"
     place = environment.folder / "tutorials"

@@ -42,7 +42,7 @@ NOT_RUN = "not run: transformers makes a tensor on the real GPU"
 COUNTS = ("greater", "ties", "top", "reference_top", "reference_rank")
 
 
-def on_fake_cuda(module: nn.Module, mode: FakeTensorMode) -> None:
+def move_to_fake_cuda(module: nn.Module, mode: FakeTensorMode) -> None:
     """Replace the weights and buffers of a module by fake CUDA tensors. Tied weights stay tied."""
     parameters: dict[int, nn.Parameter] = {}
 
@@ -65,7 +65,7 @@ def fake_model(name: str, dtype: torch.dtype, mode: FakeTensorMode, *, all_entri
     causal: Any = transformers.AutoModelForCausalLM
     module = causal.from_config(config).eval().to(dtype)
     model = split_model(module, name, candidates=None if all_entries else ENTRIES)
-    on_fake_cuda(module, mode)
+    move_to_fake_cuda(module, mode)
     output = module.get_output_embeddings()
     head = replace(model.head, weight=output.weight, bias=getattr(output, "bias", None))
     if model.head.left_out is not None:
@@ -102,7 +102,7 @@ def score(model: CausalModel, mode: FakeTensorMode, *, failures: int) -> str:
     """Score a padded batch while memory runs out `failures` times.
 
     Returns:
-        A message on the fault, or an empty text. `NOT_RUN` if transformers needs a real GPU.
+        A sentence about the fault; empty if there is none. `NOT_RUN` if transformers needs a real GPU.
 
     """
     try:
@@ -134,22 +134,22 @@ def main() -> int:
         # The comparison of compiled with eager numbers reads them on the host, once for each measurement.
         patch.object(scorer, "choose_reduction", lambda candidate, logits, target_logits: (scorer.eager_reduction, "")),
     ):
-        wrong = sum(problem not in ("", NOT_RUN) for problem in _problems())
-    print(f"{wrong} combinations are wrong")
-    return int(wrong > 0)
+        faults = sum(problem not in ("", NOT_RUN) for problem in _problems())
+    print(f"{faults} combinations are wrong")
+    return int(faults > 0)
 
 
 def _problems() -> Iterator[str]:
     """Score every combination and print a line for each. Yields the message of `score` for each."""
-    for name, dtype, all_entries, compared in product(ARCHITECTURES, DTYPES, (True, False), (False, True)):
+    for name, dtype, all_entries, has_reference in product(ARCHITECTURES, DTYPES, (True, False), (False, True)):
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         model = fake_model(name, dtype, mode, all_entries=all_entries)
-        if compared:
-            other = fake_model(name, dtype, mode, all_entries=all_entries)
-            model = replace(model, reference=Reference("reference", other, ENTRIES))
+        if has_reference:
+            reference_model = fake_model(name, dtype, mode, all_entries=all_entries)
+            model = replace(model, reference=Reference("reference", reference_model, ENTRIES))
         problem = score(model, mode, failures=0) or score(model, mode, failures=2)
         candidates = "all entries" if all_entries else f"{ENTRIES} entries"
-        reference = ", with a reference" if compared else ""
+        reference = ", with a reference" if has_reference else ""
         print(f"{name:10s} {str(dtype).removeprefix('torch.'):9s} {candidates}{reference}: {problem or 'on the GPU'}")
         yield problem
 

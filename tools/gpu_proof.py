@@ -43,9 +43,9 @@ from rbptrack.sweep.load import Loader
 from tests.tiny_models import ARCHITECTURES, ROWS
 
 ARCHITECTURE_TOKENS = 4000
-BLOCK = 64  # rows of float64 logits at a time
-FLOAT32 = 2e-5  # rounding of a product, relative to the row's largest logit
-TF32 = 5e-3
+BLOCK = 64  # rows of float64 logits that are in memory at once
+FLOAT32_ROUNDING = 2e-5  # of a product in float32, relative to the row's largest logit
+TF32_ROUNDING = 5e-3  # of a product in TF32, relative to the row's largest logit
 
 Row = dict[str, Any]
 
@@ -113,8 +113,10 @@ def against_float64(scale: Scale, device: str) -> Iterator[Row]:
         scorer = Scorer(Head(weight), chunk_tokens=256)
         scores = scorer(hidden, targets)
         rank = (scores.greater + scores.ties + 1).long()
-        differences = _differences(hidden, weight, targets, rank, scores.logprob, TF32 if tf32 else FLOAT32)
-        what = f"{shape}, |V| = {vocab_size:,}, {'TF32' if tf32 else _name(dtype)}"
+        differences = _differences(
+            hidden, weight, targets, rank, scores.logprob, TF32_ROUNDING if tf32 else FLOAT32_ROUNDING
+        )
+        what = f"{shape}, |V| = {vocab_size:,}, {'TF32' if tf32 else _dtype_name(dtype)}"
         yield {"step": "against float64", "what": what, "rows": scale.rows, **differences, "note": scorer.note}
     set_precision(False)
 
@@ -122,10 +124,11 @@ def against_float64(scale: Scale, device: str) -> Iterator[Row]:
 def _differences(
     hidden: Tensor, weight: Tensor, targets: Tensor, rank: Tensor, logprob: Tensor, rounding: float
 ) -> dict[str, float]:
-    """Count the ranks that differ from float64's, and find the largest error of ln p in nats.
+    """Count the ranks that differ from those of float64 logits, and find the largest error of ln p in nats.
 
-    Rounding can move a rank by as many entries as have a logit within `rounding` of the target's. `moved` counts the
-    ranks that differ, and `unexplained` those that differ by more.
+    Rounding can move a rank by at most the number of other entries whose logits are closer to the target's logit than
+    `rounding` times the row's largest logit. `moved` counts the ranks that differ. `unexplained` counts the ranks that
+    differ by more than rounding can explain.
     """
     moved = 0
     unexplained = 0
@@ -133,12 +136,12 @@ def _differences(
     for low in range(0, len(targets), BLOCK):
         rows = slice(low, low + BLOCK)
         logits = hidden[rows].double() @ weight.double().T
-        own = logits.gather(1, targets[rows, None])
-        places = (rank[rows] - (logits >= own).sum(1)).abs()
-        room = rounding * logits.abs().amax(1, keepdim=True).clamp(min=1)
-        near = ((logits - own).abs() <= room).sum(1) - 1
-        moved += int((places > 0).sum())
-        unexplained += int((places > near).sum())
+        target_logit = logits.gather(1, targets[rows, None])
+        places_moved = (rank[rows] - (logits >= target_logit).sum(1)).abs()
+        tolerance = rounding * logits.abs().amax(1, keepdim=True).clamp(min=1)
+        near_entries = ((logits - target_logit).abs() <= tolerance).sum(1) - 1  # without the target
+        moved += int((places_moved > 0).sum())
+        unexplained += int((places_moved > near_entries).sum())
         exact = torch.log_softmax(logits, 1).gather(1, targets[rows, None])[:, 0]
         nats = max(nats, float((logprob[rows].double() - exact).abs().max()))
     return {"moved": moved, "unexplained": unexplained, "nats": nats}
@@ -153,16 +156,15 @@ def compiled_against_eager(scale: Scale, device: str) -> Iterator[Row]:
     for shape in scale.shapes:
         vocab_size = scale.vocab_size or SHAPES[shape]["vocab_size"]
         logits = 3 * torch.randn(scale.rows, vocab_size, device=device)
-        own = logits.gather(1, torch.randint(vocab_size, (scale.rows, 1), device=device))
-        eager = eager_reduction(logits, own)
-        fast = (
-            compiled_reduction()(logits, own)
-            if device == "cuda"
-            else eager_reduction(logits.clone(), own, torch.empty_like(logits))
-        )
-        differ = int(((eager[0] + eager[1]) != (fast[0] + fast[1])).sum())
+        target_logit = logits.gather(1, torch.randint(vocab_size, (scale.rows, 1), device=device))
+        eager = eager_reduction(logits, target_logit)
+        if device == "cuda":
+            fast = compiled_reduction()(logits, target_logit)
+        else:
+            fast = eager_reduction(logits.clone(), target_logit, torch.empty_like(logits))
+        different_ranks = int(((eager[0] + eager[1]) != (fast[0] + fast[1])).sum())
         nats = float((eager[2] - fast[2]).abs().max())
-        yield {"step": "compiled", "what": shape, "rows": scale.rows, "unexplained": differ, "nats": nats}
+        yield {"step": "compiled", "what": shape, "rows": scale.rows, "unexplained": different_ranks, "nats": nats}
 
 
 def speeds(scale: Scale, device: str) -> Iterator[Row]:
@@ -180,10 +182,10 @@ def speeds(scale: Scale, device: str) -> Iterator[Row]:
         seconds = speed.compare(ways, model.device, rounds=3)
         yield {
             "step": "speed",
-            "what": f"{shape}, {_name(dtype)}",
+            "what": f"{shape}, {_dtype_name(dtype)}",
             "tokens_per_second": corpus.num_targets / float(np.median([wall for wall, _ in seconds["rbptrack"]])),
             "over_bare": speed.ratio(seconds, "rbptrack", "bare", 0),
-            "peak_bytes": _measured(model, corpus)[1],
+            "peak_bytes": _measure(model, corpus)[1],
         }
 
 
@@ -199,8 +201,8 @@ def architectures(scale: Scale, device: str) -> Iterator[Row]:
             torch.manual_seed(0)
             causal: Any = transformers.AutoModelForCausalLM
             module = causal.from_config(config).eval().to(dtype).to(place)
-            tables.append(_measured(split_model(module, name), corpus)[0])
-        yield {"step": "architectures", "what": f"{name}, {_name(dtype)}", **_compared(*tables)}
+            tables.append(_measure(split_model(module, name), corpus)[0])
+        yield {"step": "architectures", "what": f"{name}, {_dtype_name(dtype)}", **_table_differences(*tables)}
 
 
 def little_memory(scale: Scale, device: str) -> Iterator[Row]:
@@ -210,25 +212,30 @@ def little_memory(scale: Scale, device: str) -> Iterator[Row]:
     shape = scale.shapes[0]
     corpus = random_corpus(scale.tokens // 4, vocab_size=SHAPES[shape]["vocab_size"])
     model = split_model(random_module(shape, device=device), shape)
-    whole = _measured(model, corpus)[0]
+    whole = _measure(model, corpus)[0]
     torch.cuda.empty_cache()
     ballast = torch.empty(torch.cuda.mem_get_info()[0] - 2 * 10**9, dtype=torch.uint8, device=device)
     with TemporaryDirectory() as folder, patch.object(forward, "free_memory", lambda device: 70 * 10**9):
         measurement = measure(model, corpus, ks=(1,), engine=EngineConfig(), folder=Path(folder))
         notes = [note for note in measurement.notes if note.startswith("out of memory")]
-        yield {"step": "little memory", "what": shape, "times": len(notes), **_compared(whole, measurement.ranks)}
+        yield {
+            "step": "little memory",
+            "what": shape,
+            "times": len(notes),
+            **_table_differences(whole, measurement.ranks),
+        }
     del ballast
 
 
-def _compared(one: RankTable, other: RankTable) -> dict[str, float]:
+def _table_differences(expected: RankTable, table: RankTable) -> dict[str, float]:
     """Return the differences between two rank tables of the same tokens."""
-    places = np.abs(one.rank - other.rank)
+    places_moved = np.abs(expected.rank - table.rank)
     return {
-        "tokens": len(one),
-        "moved": int((places > 0).sum()),
-        "farthest": int(places.max()),
-        "nats": float(np.abs(one.column("logprob") - other.column("logprob")).max()),
-        "ce": float(other.ce - one.ce),
+        "tokens": len(expected),
+        "moved": int((places_moved > 0).sum()),
+        "farthest": int(places_moved.max()),
+        "nats": float(np.abs(expected.column("logprob") - table.column("logprob")).max()),
+        "ce": float(table.ce - expected.ce),
     }
 
 
@@ -238,18 +245,18 @@ def demo(scale: Scale, device: str) -> Iterator[Row]:
         tables = []
         for place in ("cpu", device):
             config.model.device = place
-            tables.append(_measured(*Loader().load(resolve(config)))[0])
-        yield {"step": "demo", "what": f"{config.model.name} / {config.dataset.name}", **_compared(*tables)}
+            tables.append(_measure(*Loader().load(resolve(config)))[0])
+        yield {"step": "demo", "what": f"{config.model.name} / {config.dataset.name}", **_table_differences(*tables)}
 
 
-def _measured(model: CausalModel, corpus: Corpus) -> tuple[RankTable, int]:
+def _measure(model: CausalModel, corpus: Corpus) -> tuple[RankTable, int]:
     """Measure a model on a corpus. Returns the ranks, in memory, and the peak memory in bytes."""
     with TemporaryDirectory() as folder:
         measurement = measure(model, corpus, ks=(1,), engine=EngineConfig(), folder=Path(folder))
         return measurement.ranks, measurement.peak_memory_bytes
 
 
-def _name(dtype: torch.dtype) -> str:
+def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
@@ -282,8 +289,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in step(SCALES[device], device):
             print(json.dumps(row), flush=True)
             rows.append(row)
-    where = torch.cuda.get_device_name() if device == "cuda" else speed.machine()
-    options.out.write_text(json.dumps({"device": where, "torch": torch.__version__, "rows": rows}, indent=1) + "\n")
+    device_name = torch.cuda.get_device_name() if device == "cuda" else speed.machine()
+    options.out.write_text(
+        json.dumps({"device": device_name, "torch": torch.__version__, "rows": rows}, indent=1) + "\n"
+    )
     return 1 if any(row.get("unexplained") for row in rows) else 0
 
 

@@ -43,9 +43,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ("tests/stats", "tests/analysis", "tests/plugins", "tests/scoring")
 LIBRARIES = ("pandas", "numpy", "scipy", "lmfit")
-CHOSEN_BY = ("OPENBLAS_", "ATEN_", "MKL_", "OMP_")  # prefixes of variables that choose kernels; they are not inherited
+KERNEL_VARIABLES = ("OPENBLAS_", "ATEN_", "MKL_", "OMP_")  # prefixes of variables that no case inherits
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?%?")
-SHARE = Decimal("0.01")  # by which the numbers of two measurements may differ
+MAX_SHARE = Decimal("0.01")  # the share by which the numbers of two measurements may differ
 
 
 @dataclass(frozen=True)
@@ -165,17 +165,19 @@ def run_case(case: Case, first: Path, expected: Sequence[str]) -> CaseResult:
         return replace(outcome, analysed=f"{len(expected)} lines", measured=f"{len(expected)} lines")
     analysed = lines_about(first, case, python)
     with tempfile.TemporaryDirectory() as name:
-        own = Path(name)
-        measured = lines_about(own, case, python) if measure_demo(case, python, own) else []
-    changed = differences(expected, analysed)
-    changed_more = differences(expected, measured, share=SHARE)
-    print(*changed, *changed_more, sep="\n", flush=True)
-    numbers = sum(one != other for one, other in zip(numbers_in(expected), numbers_in(measured), strict=False))
+        folder = Path(name)
+        measured = lines_about(folder, case, python) if measure_demo(case, python, folder) else []
+    analysis_diff = differences(expected, analysed)
+    measurement_diff = differences(expected, measured, share=MAX_SHARE)
+    print(*analysis_diff, *measurement_diff, sep="\n", flush=True)
+    pairs = zip(numbers_in(expected), numbers_in(measured), strict=False)
+    changed_numbers = sum(number != expected_number for expected_number, number in pairs)
+    measured_text = f"equal but for {changed_numbers} numbers" if changed_numbers else "equal"
     return replace(
         outcome,
-        analysed="different" if changed else "equal",
-        measured="different" if changed_more else f"equal but for {numbers} numbers" if numbers else "equal",
-        passed=passed and not changed and not changed_more,
+        analysed="different" if analysis_diff else "equal",
+        measured="different" if measurement_diff else measured_text,
+        passed=passed and not analysis_diff and not measurement_diff,
     )
 
 
@@ -189,8 +191,8 @@ def table(results: Iterable[CaseResult]) -> list[str]:
 def differences(expected: Sequence[str], printed: Sequence[str], *, share: Decimal = Decimal(0)) -> list[str]:
     """Return the lines that differ, as a unified diff.
 
-    If `share` is given, a number may differ by that share or by one unit of its last digit. A whole number that is no
-    percentage may only differ by that share. Numbers may then also have other widths.
+    If `share` is given, a number may differ by that share or by one unit of its last digit, and its width in the line
+    may differ. A whole number, unless it is a percentage, may differ by that share only.
     """
     if share and len(expected) == len(printed):
         pairs = zip(expected, printed, strict=True)
@@ -278,7 +280,7 @@ def library_versions(python: Path) -> str:
 
 def run(case: Case, words: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command with the variables of a case. Standard error is part of the output."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(CHOSEN_BY)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(KERNEL_VARIABLES)}
     return subprocess.run(
         list(map(str, words)),
         cwd=folder,

@@ -54,8 +54,8 @@ def git(*words: str) -> str:
     return process.stdout
 
 
-def missing(name: str, dates: dict[str, str]) -> list[str]:
-    """List what prevents a release: different dates, changes in the working tree, or a tag that exists.
+def missing_conditions(name: str, dates: dict[str, str]) -> list[str]:
+    """Return the conditions of a release that are not met: one date, a working tree without changes, and a new tag.
 
     Args:
         name: the version.
@@ -85,7 +85,7 @@ def release(*, with_tag: bool) -> None:
     for file, other in versions.items():
         if other != name:
             raise Failed(f"pyproject.toml names version {name}, but {file} names {other}")
-    if needed := missing(name, dates):
+    if needed := missing_conditions(name, dates):
         problem = f"a release of {name} needs {'; '.join(needed)}"
         if with_tag:
             raise Failed(problem)
@@ -96,7 +96,7 @@ def release(*, with_tag: bool) -> None:
         print(f"built: {', '.join(sorted(path.name for path in built.iterdir()))}")
         if with_tag:
             git(*tag)
-            shutil.rmtree(ROOT / "dist", ignore_errors=True)  # so that no file of an earlier version is uploaded
+            shutil.rmtree(ROOT / "dist", ignore_errors=True)  # it may hold files of an earlier version
             shutil.copytree(built, ROOT / "dist")
     print(f"{'done' if with_tag else 'would run'}: {shlex.join(['git', *tag])}")
     print(f"then: git push origin v{name}, and upload dist/ to the package index")

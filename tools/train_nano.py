@@ -153,7 +153,7 @@ def build_corpus(work: Path) -> None:
     for _, text in train:
         seen |= shingles(text)
 
-    def fresh(documents: Sequence[Document]) -> list[Document]:
+    def without_copies(documents: Sequence[Document]) -> list[Document]:
         """Return the beginnings of the documents that copy little from the training text."""
         heads = []
         for name, text in documents:
@@ -167,8 +167,8 @@ def build_corpus(work: Path) -> None:
     pydocs += [(f"{name}:docstrings", docstrings(text)) for name, text in held]
     texts = {
         "train": train,
-        "stdlib": fresh(held),
-        "pydocs": fresh([(name, text) for name, text in pydocs if len(text) >= 400]),
+        "stdlib": without_copies(held),
+        "pydocs": without_copies([(name, text) for name, text in pydocs if len(text) >= 400]),
     }
     work.mkdir(parents=True, exist_ok=True)
     for label, documents in texts.items():
@@ -309,8 +309,8 @@ class Windows:
             self._epoch = epoch
             self._offset = int(torch.randint(CONTEXT, (1,), generator=generator))
             self._order = torch.randperm(self._per_epoch, generator=generator)
-        at = min(self._offset + int(self._order[place]) * CONTEXT, len(self._tokens) - CONTEXT - 1)
-        return self._tokens[at : at + CONTEXT + 1]
+        start = min(self._offset + int(self._order[place]) * CONTEXT, len(self._tokens) - CONTEXT - 1)
+        return self._tokens[start : start + CONTEXT + 1]
 
 
 class Training:
@@ -339,7 +339,7 @@ class Training:
         logits = hidden @ self.model.get_output_embeddings().weight.T
         return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), rows[:, 1:].reshape(-1))
 
-    def go(self) -> None:
+    def train(self) -> None:
         """Train to the end. Writes the curve to <name>.jsonl, and weights to keep to <name>-step<n>.pt."""
         windows = Windows(self.work)
         compiled = torch.compile(self.loss)
@@ -360,7 +360,7 @@ class Training:
             losses.append(float(loss.detach()))
             done = step + 1
             if done % 200 == 0 or done == steps or done in self.run.keep:
-                self._note(done, sum(losses) / len(losses))
+                self._log_losses(done, sum(losses) / len(losses))
                 losses.clear()
             if done in self.run.keep:
                 torch.save({"model": self.model.state_dict()}, self.work / f"{self.run.name}-step{done}.pt")
@@ -368,7 +368,7 @@ class Training:
                 self._save(done)
                 saved_at = time.monotonic()
 
-    def _note(self, step: int, train: float) -> None:
+    def _log_losses(self, step: int, train: float) -> None:
         held_out = 0.0
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
             for rows in torch.split(self.held_out, 16):
@@ -432,13 +432,13 @@ def quantise() -> None:
     from torchao.quantization import Int8WeightOnlyConfig, IntxWeightOnlyConfig, PerGroup  # type: ignore[import-untyped]
     from transformers import TorchAoConfig
 
-    ways = {
+    quantisations = {
         "int8": Int8WeightOnlyConfig(),
         "4bit": IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(GROUP)),  # type: ignore[attr-defined]
     }
-    for name, way in ways.items():
+    for name, quantisation in quantisations.items():
         model = GPTNeoXForCausalLM.from_pretrained(
-            EMBEDDED / "models" / QUANTISED, dtype=torch.float16, quantization_config=TorchAoConfig(way)
+            EMBEDDED / "models" / QUANTISED, dtype=torch.float16, quantization_config=TorchAoConfig(quantisation)
         )
         folder = EMBEDDED / "quantised" / f"{QUANTISED}-{name}"
         model.save_pretrained(folder)
@@ -461,9 +461,9 @@ def main() -> None:
     else:
         for size in options.sizes or SIZES:
             if options.command == "train":
-                Training(options.work, Run(size)).go()
+                Training(options.work, Run(size)).train()
             elif size in CHECKPOINTS:
-                Training(options.work, Run(size, keep=CHECKPOINTS[size])).go()
+                Training(options.work, Run(size, keep=CHECKPOINTS[size])).train()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Run the commands of the documentation, and compare what they print with what the pages show.
+"""Run the commands of the documentation, and compare their output with the output that the pages show.
 
 python -m tools.tutorials                           # run the tutorials and examples, each in a new folder
 python -m tools.tutorials --write                   # write what they print into the pages and the README
@@ -114,19 +114,22 @@ def run(page: Path, folder: Path, *, write: bool = False) -> None:
     continued = _CONTINUES.search(page.read_text(encoding="utf-8"))
     is_example = page.name == "README.md"
     home = folder / "home"
-    place = folder / (continued[1] if continued else page.parent.name if is_example else page.stem)
     home.mkdir(exist_ok=True, parents=True)
+    if continued:
+        page_folder = folder / continued[1]
+    else:
+        page_folder = folder / (page.parent.name if is_example else page.stem)
     if is_example:
-        shutil.copytree(page.parent, place, dirs_exist_ok=True)
-    place.mkdir(exist_ok=True)
+        shutil.copytree(page.parent, page_folder, dirs_exist_ok=True)
+    page_folder.mkdir(exist_ok=True)
     for block in blocks(page):
         if block.title:
-            (place / block.title).parent.mkdir(parents=True, exist_ok=True)
-            (place / block.title).write_text(block.text, encoding="utf-8")
+            (page_folder / block.title).parent.mkdir(parents=True, exist_ok=True)
+            (page_folder / block.title).write_text(block.text, encoding="utf-8")
             continue
         for command in block.commands():
             began = time.monotonic()
-            printed = _output(command.words, place, home)
+            printed = _output(command.words, page_folder, home)
             print(f"{page.name}: $ {command.words.splitlines()[0]}  {time.monotonic() - began:.0f} s", flush=True)
             if not write:
                 check(command, printed)
@@ -164,55 +167,58 @@ def _output(words: str, folder: Path, home: Path) -> list[str]:
 
 def check(command: Command, printed: Sequence[str]) -> None:
     """Compare the lines that a page shows with the lines that the command printed. Raises Different."""
-    at = 0
-    loose = False
+    position = 0  # of the first printed line that is not compared yet
+    may_skip = False  # whether the page leaves out lines here
     for line in command.lines:
         if line.strip() == LEFT_OUT:
-            loose = True
+            may_skip = True
             continue
-        later = range(at, len(printed) if loose else min(at + 1, len(printed)))
-        here = next((i for i in later if lines_agree(line, printed[i])), None)
-        if here is None:
-            shown = "\n".join(printed[at : at + 20])
-            raise Different(f"$ {command.words}\ndoes not print\n{line}\nbut\n{shown}")
-        at = here + 1
-        loose = False
-    if command.lines and not loose and at < len(printed):
-        raise Different(f"$ {command.words}\nprints more than the page shows:\n{printed[at]}")
+        candidates = range(position, len(printed) if may_skip else min(position + 1, len(printed)))
+        match = next((i for i in candidates if lines_agree(line, printed[i])), None)
+        if match is None:
+            next_lines = "\n".join(printed[position : position + 20])
+            raise Different(f"$ {command.words}\ndoes not print\n{line}\nbut\n{next_lines}")
+        position = match + 1
+        may_skip = False
+    if command.lines and not may_skip and position < len(printed):
+        raise Different(f"$ {command.words}\nprints more than the page shows:\n{printed[position]}")
 
 
 def lines_agree(documented: str, printed: str) -> bool:
-    """Whether two lines agree. IDs, times, speeds and spaces may differ, and numbers by two units of the last digit."""
-    for varies, instead in _VARIES:
-        documented = varies.sub(instead, documented)
-        printed = varies.sub(instead, printed)
+    """Return whether two lines agree. IDs, times, speeds and spaces may differ.
+
+    Numbers with decimals may differ by two units of the last digit. Whole numbers must be equal.
+    """
+    for pattern, placeholder in _VARIES:
+        documented = pattern.sub(placeholder, documented)
+        printed = pattern.sub(placeholder, printed)
     if _NUMBER.sub("#", documented).strip() != _NUMBER.sub("#", printed).strip():
         return False
     pairs = zip(_NUMBER.findall(documented), _NUMBER.findall(printed), strict=True)
-    return all(_close(*pair) for pair in pairs)
+    return all(_numbers_agree(*pair) for pair in pairs)
 
 
-def _close(documented: str, printed: str) -> bool:
+def _numbers_agree(documented: str, printed: str) -> bool:
     digits = len(documented.partition(".")[2])
     if not digits or digits != len(printed.partition(".")[2]):
         return documented == printed
-    apart = float(documented.replace(",", "")) - float(printed.replace(",", ""))
-    return abs(apart) < 2.5 * 10.0**-digits
+    difference = float(documented.replace(",", "")) - float(printed.replace(",", ""))
+    return abs(difference) < 2.5 * 10.0**-digits
 
 
 def rewrite(page: Path, command: Command, printed: Sequence[str]) -> None:
-    """Replace each line that a page shows by the printed line that is most similar to it."""
+    """Replace each line that a page shows below a command by the most similar printed line, in their order."""
     lines: list[str] = []
-    at = 0
+    position = 0  # of the first printed line that is not used yet
     for line in command.lines:
         if line.strip() == LEFT_OUT:
             lines.append(line)
             continue
-        common = [_similarity(line, other) for other in printed[at:]]
-        if not common:
+        similarities = [_similarity(line, printed_line) for printed_line in printed[position:]]
+        if not similarities:
             raise Different(f"$ {command.words}\nprints no line that is similar to\n{line}")
-        at += common.index(max(common)) + 1
-        lines.append(printed[at - 1])
+        position += similarities.index(max(similarities)) + 1
+        lines.append(printed[position - 1])
     before = "\n".join([f"$ {command.words}", *command.lines, ""])
     after = "\n".join([f"$ {command.words}", *lines, ""])
     page.write_text(page.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Imports results from the folders that the code of the paper's authors writes."""
+"""Import results from the folders that the code of the paper's authors writes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from rbptrack.ranks import CE, RankTable, parse_rbp_name, rbp_name
 
 _TOP_K_FOLDER = re.compile(r"top([1-9]\d{0,9})")
 _RBP_KEY = re.compile(r"(?i)rbp_\d+")
-_SAME_NUMBER = 1e-6  # largest difference between two copies of a number. Every top<k> has a copy of the model's CE.
-_MAX_CE = 1000.0  # -ln p of a token must be less, in nats. Larger values stand for infinity.
+_SAME_NUMBER = 1e-6  # largest difference between two copies of a number; the model's CE is in every top<k>
+_MAX_CE = 1000.0  # nats; a larger -ln p of a token stands for infinity and is refused
 _MAX_VOCAB = 2**31 - 1  # the ranks in a rank table are int32
 
 
@@ -41,7 +41,7 @@ class Authors(Importer):
     """
 
     vocab_size: int = 0
-    """|V| of the models for which the file `sizes` gives no |V|; 0 means unknown. Ranks are imported only if |V| is
+    """|V| of the models for which the file `sizes` gives no |V|; 0 if it is unknown. Ranks are imported only if |V| is
     known
     """
 
@@ -50,9 +50,9 @@ class Authors(Importer):
 
     def read(self, path: Path) -> Iterator[Imported]:
         if not 0 <= self.vocab_size <= _MAX_VOCAB:
-            raise BadInput(f"vocab_size must be from 1 to {_MAX_VOCAB:,}, or 0 for none; got {self.vocab_size}")
+            raise BadInput(f"vocab_size must be from 1 to {_MAX_VOCAB:,}, or 0 if it is unknown; got {self.vocab_size}")
         sizes = read_pairs(self.sizes, "model", "non_embedding_params", option="sizes")
-        vocab_sizes = self._vocab_sizes()
+        vocab_sizes = self._read_vocab_sizes()
         files_by_model: dict[tuple[str, str], list[Path]] = {}  # by dataset and model
         for file in sorted(path.absolute().rglob("metrics.json")):
             if not _TOP_K_FOLDER.fullmatch(file.parent.name):
@@ -71,7 +71,7 @@ class Authors(Importer):
             vocab_size = vocab_sizes.get(model, self.vocab_size)
             yield _read_measurement(path.absolute(), dataset, model, files, sizes.get(model), vocab_size)
 
-    def _vocab_sizes(self) -> dict[str, int]:
+    def _read_vocab_sizes(self) -> dict[str, int]:
         """Return |V| by model, from the column vocab_size of `sizes`. Empty if there is no such column."""
         vocab_sizes = {}
         texts = read_pairs(self.sizes, "model", "vocab_size", option="sizes", optional=True)
@@ -120,7 +120,7 @@ def _read_measurement(
                 raise BadInput(f"{file}, {key}: must be a finite number; got {str(value)[:40]}")
             if abs(numbers.get(name, value) - value) > _SAME_NUMBER:
                 raise BadInput(
-                    f"{file}, {key}: two values of one number: {value!r} here, {numbers[name]!r} in {places[name]}"
+                    f"{file}, {key} is {value!r}, but the same number is {numbers[name]!r} in {places[name]}"
                 )
             numbers[name] = value
             places[name] = f"{file.relative_to(root)}, {key}"
@@ -131,12 +131,12 @@ def _read_measurement(
     if rank_files and vocab_size:
         columns["vocab_size"] = vocab_size
         ranks = _make_rank_table(load_json(rank_files[0]), vocab_size, rank_files[0])
-        others = [f"{path.parent.name}/ranks.json" for path in rank_files[1:]]
-        if others:
-            were = "was" if len(others) == 1 else "were"
-            notes = f"the ranks are those of {rank_files[0].parent.name}/ranks.json; {listed(others)} {were} not read"
+        unread_files = [f"{path.parent.name}/ranks.json" for path in rank_files[1:]]
+        if unread_files:
+            verb = "was" if len(unread_files) == 1 else "were"
+            notes = f"the ranks are from {rank_files[0].parent.name}/ranks.json; {listed(unread_files)} {verb} not read"
     elif rank_files:
-        notes = "ranks.json was left out: ranks need vocab_size"
+        notes = "ranks.json was not read, because ranks need vocab_size"
     return ImportedMeasurement(columns, f"{dataset}/{model}", places, ranks=ranks, repo=model, notes=notes)
 
 
@@ -172,10 +172,10 @@ def _make_rank_table(rows: Any, vocab_size: int, file: Path) -> RankTable:
     if values.ndim != 2 or values.shape[1] != 3 or not len(values):
         raise BadInput(f"{file} does not hold rows [rank, position, ce]")
     rank, position, ce = values.T
-    whole_rank = (rank >= 1) & (rank <= vocab_size) & (rank == np.floor(rank))
-    _check_rows(file, whole_rank, rank, f"a rank must be a whole number from 1 to vocab_size = {vocab_size:,}")
-    whole_position = (position >= 0) & (position < 2**31) & (position == np.floor(position))
-    _check_rows(file, whole_position, position, "a position must be a whole number from 0")
+    valid_rank = (rank >= 1) & (rank <= vocab_size) & (rank == np.floor(rank))
+    _check_rows(file, valid_rank, rank, f"a rank must be a whole number from 1 to vocab_size = {vocab_size:,}")
+    valid_position = (position >= 0) & (position < 2**31) & (position == np.floor(position))
+    _check_rows(file, valid_position, position, "a position must be a whole number from 0")
     _check_rows(file, (ce >= 0) & (ce < _MAX_CE), ce, f"ce must be at least 0 and less than {_MAX_CE:g}")
     count = len(values)
     return RankTable.from_arrays(

@@ -1,4 +1,4 @@
-"""Imports scores of tasks from tables, lm-evaluation-harness, lighteval, inspect_ai and `.eval_results`."""
+"""Import scores of tasks from tables, lm-evaluation-harness, lighteval, inspect_ai and `.eval_results`."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ class ScoreFile(NamedTuple):
 
     Attributes:
         file: the path.
-        form: the format, a key of `_FORMATS`.
+        file_format: the format, a key of `_FORMATS`.
         content: the content of a JSON file; None for other files.
 
     """
 
     file: Path
-    form: str
+    file_format: str
     content: Any
 
 
@@ -107,15 +107,15 @@ class Score(NamedTuple):
 class LeftOut(NamedTuple):
     """A part of a file that is not imported, and the reason."""
 
-    what: str
-    why: str
+    subject: str
+    reason: str
 
 
 class ChosenValue(NamedTuple):
     """A task that has several values, and a sentence that says which one was used."""
 
-    what: str
-    why: str
+    subject: str
+    reason: str
 
 
 Item = Score | LeftOut | ChosenValue
@@ -161,7 +161,7 @@ class Scores(Importer):
             relative_path = file.relative_to(path).as_posix() if path.is_dir() else ""
             for place, item in _read_items(file, relative_path, self.metric):
                 if not isinstance(item, Score):
-                    remarks.setdefault((type(item), item.why), {})[item.what] = None
+                    remarks.setdefault((type(item), item.reason), {})[item.subject] = None
                     continue
                 if item.model is None and not self.model:
                     raise BadInput(f"{file} does not name the model of its scores: give model=NAME")
@@ -247,7 +247,7 @@ def _read_items(file: Path, relative_path: str, metric: str) -> list[tuple[str, 
     try:
         return list(_read_scores(score_file, metric))
     except _WRONG_SHAPE_ERRORS as error:
-        why = f"cannot be read as {_FORMATS[score_file.form]}"
+        why = f"cannot be read as {_FORMATS[score_file.file_format]}"
         if not relative_path:
             raise BadInput(f"{file} {why}") from error
         return [("", LeftOut(relative_path, why))]
@@ -258,14 +258,14 @@ def _read_scores(score_file: ScoreFile, metric: str) -> Iterator[tuple[str, Item
 
     The place is empty if model and task identify the score.
     """
-    if score_file.form == "table":
+    if score_file.file_format == "table":
         yield from _read_table(score_file.file)
         return
-    if score_file.form == "hub":
+    if score_file.file_format == "hub":
         items = _read_hub(score_file.file)
-    elif score_file.form == "inspect":
+    elif score_file.file_format == "inspect":
         items = _read_inspect(score_file.file, score_file.content, metric)
-    elif score_file.form == "lighteval":
+    elif score_file.file_format == "lighteval":
         items = _read_lighteval(score_file.content, metric)
     else:
         items = _read_harness(score_file.content, metric)

@@ -1,10 +1,12 @@
-"""Imports log-probabilities of prompts from vLLM, SGLang and servers that echo a prompt.
+"""Import log-probabilities of prompts from vLLM, SGLang and servers that echo a prompt.
 
-The file has one JSON response per line, and each response is one document. vLLM's `rank` is the number of entries that
-are at least as likely as the token (`(x >= values).sum()` in vllm/v1/sample/ops), so it is the paper's rank. The number
-of ties in it is unknown. SGLang does not return ranks. Neither does a completion with `"echo": true, "logprobs": 1`, as
-in OpenAI's older interface. Such a completion also has log-probabilities for the text after the prompt, and
-`usage.prompt_tokens` is needed to find the end of the prompt.
+The file has one JSON response per line, and each response is one document. There are three kinds of responses:
+
+- vLLM returns ranks. Its `rank` is the number of entries that are at least as likely as the token
+  (`(x >= values).sum()` in vllm/v1/sample/ops), so it is the paper's rank. The number of ties is unknown.
+- SGLang does not return ranks.
+- A completion with `"echo": true, "logprobs": 1`, as in OpenAI's older interface, does not return ranks either. It also
+  has log-probabilities of the text after the prompt, so `usage.prompt_tokens` is needed to find the end of the prompt.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 from rbptrack.analysis import BadInput, Imported, ImportedMeasurement, Importer, hub_id, listed, parse_json, read_pairs
 from rbptrack.ranks import CE, FloatArray, RankTable
 
-NOTE = (
+PRECISION_NOTE = (
     "the log-probabilities come from a serving engine. If its logits are bfloat16, they tie at many positions, which "
     "biases RBP_1 and RBP_10; float32 logits are recommended (vLLM: head_dtype=float32; SGLang: --enable-fp32-lm-head)"
 )
@@ -36,14 +38,14 @@ class Token(NamedTuple):
 
     Attributes:
         position: its index in the prompt.
-        id: its id, or None if it is unknown.
+        id: its id, or `_NO_ID` if it is unknown.
         logprob: ln p, nats. None for the first token, which is not predicted.
         rank: its rank, or 0 if it is unknown.
 
     """
 
     position: int
-    id: object
+    id: int
     logprob: float | None
     rank: int
 
@@ -84,22 +86,22 @@ class Served(Importer):
         models: set[str] = set()
         engines: set[str] = set()
         places: list[str] = []  # the place of each response in the file
-        responses: list[FloatArray] = []  # the scored tokens of each response, (tokens, 4)
+        documents: list[FloatArray] = []  # the scored tokens of each response, (tokens, 4)
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if not line.strip():
                     continue
                 places.append(f"{path}, line {number}")
-                answer = _parse_response(line, places[-1])
-                models.add(str(answer.get("model") or ""))
+                response = _parse_response(line, places[-1])
+                models.add(str(response.get("model") or ""))
                 try:
-                    engines.add(_find_engine(answer))
-                    responses.append(self._scored_tokens(answer))
+                    engines.add(_find_engine(response))
+                    documents.append(self._scored_tokens(response))
                 except BadInput as error:
                     raise BadInput(f"{places[-1]}: {error}") from error
                 except (TypeError, AttributeError, LookupError, ValueError, OverflowError) as error:
                     raise BadInput(f"{places[-1]} is not a response of a known server ({error!r})"[:300]) from error
-        if not any(map(len, responses)):
+        if not any(map(len, documents)):
             raise BadInput(f"{path} holds no scored token, so there is nothing to import")
         if len(engines) > 1:
             raise BadInput(f"{path} mixes responses of {listed(sorted(engines))}: import them from separate files")
@@ -107,59 +109,59 @@ class Served(Importer):
         if not self.model and (len(models) > 1 or not model):
             named = ", ".join(sorted(filter(None, models))) or "none"
             raise BadInput(f"{path}: name the model that answered: model=NAME (the responses name {named})")
-        logprob = np.concatenate(responses)[:, 2]
+        logprob = np.concatenate(documents)[:, 2]
         columns: dict[str, object] = {
             "dataset": self.dataset,
             "model": model,
             "vocab_size": self.vocab_size or None,
             "non_embedding_params": read_pairs(self.sizes, "model", "non_embedding_params", option="sizes").get(model),
             "num_tokens": len(logprob),
-            "documents": sum(len(tokens) > 0 for tokens in responses),
+            "documents": sum(len(tokens) > 0 for tokens in documents),
         }
         ranks = None
         if engines == {"vLLM"}:
-            ranks = self._ranks(path, places, responses)
+            ranks = self._make_rank_table(path, places, documents)
         else:
             columns[CE] = -math.fsum(logprob) / len(logprob)
-        yield ImportedMeasurement(columns, ranks=ranks, repo=hub_id(model), notes=NOTE)
+        yield ImportedMeasurement(columns, ranks=ranks, repo=hub_id(model), notes=PRECISION_NOTE)
 
-    def _scored_tokens(self, answer: Mapping[str, Any]) -> FloatArray:
+    def _scored_tokens(self, response: Mapping[str, Any]) -> FloatArray:
         """Return the scored tokens of a response, (tokens, 4), with the fields of `Token`.
 
         The first token, special tokens and the token after each special token are not scored.
         """
-        engine = _find_engine(answer)
+        engine = _find_engine(response)
         if engine == "SGLang":
-            tokens = _sglang_tokens(answer["meta_info"])
+            tokens = _sglang_tokens(response["meta_info"])
         elif engine == "echo":
-            tokens = _echo_tokens(answer)
+            tokens = _echo_tokens(response)
         else:
-            tokens = _vllm_tokens(answer)
+            tokens = _vllm_tokens(response)
         if self.special and engine == "echo":
             raise BadInput("special=... cannot be used: an echo does not contain the ids of its tokens")
-        if self.special and tokens[0].id is None:
+        if self.special and tokens[0].id == _NO_ID:
             raise BadInput("special=... needs the id of the first token: ask with return_token_ids=true")
         scored = []
-        previous_id: object = None
+        previous_id = _NO_ID
         for token in tokens:
             if token.logprob is not None and token.id not in self.special and previous_id not in self.special:
                 scored.append(token)
             previous_id = token.id
         return np.array(scored, dtype=np.float64).reshape(-1, len(Token._fields))
 
-    def _ranks(self, path: Path, places: Sequence[str], responses: Sequence[FloatArray]) -> RankTable:
+    def _make_rank_table(self, path: Path, places: Sequence[str], documents: Sequence[FloatArray]) -> RankTable:
         """Make the rank table of all responses, one document each.
 
         Args:
             path: the file, for error messages.
             places: the place of each response in the file.
-            responses: the scored tokens of each response, (tokens, 4).
+            documents: the scored tokens of each response, (tokens, 4).
 
         """
         if self.vocab_size < 1:
             raise BadInput(f"{path} has ranks, which need |V|: give vocab_size=N, the number of the model's logits")
-        position, token, logprob, rank = np.concatenate(responses).T
-        document = np.repeat(np.arange(len(responses)), [len(tokens) for tokens in responses])
+        position, token, logprob, rank = np.concatenate(documents).T
+        document = np.repeat(np.arange(len(documents)), [len(tokens) for tokens in documents])
         largest = int(max(rank.max(), token.max() + 1))
         if largest > self.vocab_size:
             raise BadInput(f"{path}: its ranks and token ids need a vocab_size of at least {largest:,}")
@@ -182,28 +184,28 @@ class Served(Importer):
         )
 
 
-def _find_engine(answer: Mapping[str, Any]) -> str:
+def _find_engine(response: Mapping[str, Any]) -> str:
     """Return the engine of a response: `SGLang`, `vLLM`, or `echo` for a server that repeats the prompt."""
-    if "meta_info" in answer:
+    if "meta_info" in response:
         return "SGLang"
-    choices = answer.get("choices") or [{}]
+    choices = response.get("choices") or [{}]
     echoed = (choices[0].get("logprobs") or {}).get("token_logprobs")
-    if echoed and not answer.get("prompt_logprobs") and not choices[0].get("prompt_logprobs"):
+    if echoed and not response.get("prompt_logprobs") and not choices[0].get("prompt_logprobs"):
         return "echo"
     return "vLLM"
 
 
 def _parse_response(line: bytes, place: str) -> dict[str, Any]:
-    """Parse the response in a line. In the output of a batch, it is inside another object."""
-    answer = parse_json(line, place, finite=False)  # numbers that are not imported may be NaN
-    if isinstance(answer, dict) and "response" in answer and "custom_id" in answer:
-        if answer.get("error"):
-            raise BadInput(f"{place}: the request failed: {answer['error']}"[:300])
-        response = answer["response"]
-        answer = response.get("body") if isinstance(response, dict) else None
-    if not isinstance(answer, dict):
+    """Parse the response in a line. In the output of a batch, it is the body of another object."""
+    content = parse_json(line, place, finite=False)  # numbers that are not imported may be NaN
+    if isinstance(content, dict) and "response" in content and "custom_id" in content:
+        if content.get("error"):
+            raise BadInput(f"{place}: the request failed: {content['error']}"[:300])
+        envelope = content["response"]
+        content = envelope.get("body") if isinstance(envelope, dict) else None
+    if not isinstance(content, dict):
         raise BadInput(f"{place}: this is not a JSON object")
-    return answer
+    return content
 
 
 def _sglang_tokens(meta_info: Mapping[str, Any]) -> list[Token]:
@@ -215,51 +217,52 @@ def _sglang_tokens(meta_info: Mapping[str, Any]) -> list[Token]:
         count = f"{len(entries)} of {meta_info['prompt_tokens']}"
         raise BadInput(f"the response has only {count} tokens: ask with logprob_start_len=0")
     tokens = []
-    for position, (logprob, number, *_) in enumerate(entries):
+    for position, (logprob, token_id, *_) in enumerate(entries):
         if logprob is None and not position:
-            tokens.append(Token(position, number, None, 0))
+            tokens.append(_first_token(token_id))
         else:
-            tokens.append(_checked_token(position, number, logprob))
+            tokens.append(_checked_token(position, token_id, logprob))
     return tokens
 
 
-def _echo_tokens(answer: Mapping[str, Any]) -> list[Token]:
+def _echo_tokens(response: Mapping[str, Any]) -> list[Token]:
     """Return the tokens of a prompt that a completion repeats, without the tokens that the model wrote after it."""
-    if len(answer["choices"]) > 1:
-        raise BadInput(f"there are {len(answer['choices'])} choices: send one prompt per request, with n=1")
-    logprobs = answer["choices"][0]["logprobs"]["token_logprobs"]
+    if len(response["choices"]) > 1:
+        raise BadInput(f"there are {len(response['choices'])} choices: send one prompt per request, with n=1")
+    logprobs = response["choices"][0]["logprobs"]["token_logprobs"]
     if logprobs[0] is not None:
         raise BadInput("the prompt is not repeated: ask with echo=true and logprobs=1")
-    length = (answer.get("usage") or {}).get("prompt_tokens")
+    length = (response.get("usage") or {}).get("prompt_tokens")
     if type(length) is not int or not 0 < length <= len(logprobs):
         raise BadInput(
             f"usage.prompt_tokens is {length!r}, with log-probabilities of {len(logprobs)} tokens: the length of the "
             "prompt must be known"
         )
-    first, *others = logprobs[:length]
-    tokens = [Token(0, _NO_ID, first, 0)]
-    return tokens + [_checked_token(position, None, logprob) for position, logprob in enumerate(others, start=1)]
+    tokens = [_first_token(None)]
+    for position, logprob in enumerate(logprobs[1:length], start=1):
+        tokens.append(_checked_token(position, None, logprob))
+    return tokens
 
 
-def _vllm_tokens(answer: Mapping[str, Any]) -> list[Token]:
+def _vllm_tokens(response: Mapping[str, Any]) -> list[Token]:
     """Return the tokens of a prompt from vLLM's response to a completion, chat or generate request."""
-    choices = answer.get("choices") or [{}]
+    choices = response.get("choices") or [{}]
     if len(choices) > 1:
         raise BadInput(f"there are {len(choices)} choices: send one prompt per request, with n=1")
-    holder = answer if answer.get("prompt_logprobs") else choices[0]
-    entries = holder.get("prompt_logprobs")
+    source = response if response.get("prompt_logprobs") else choices[0]
+    entries = source.get("prompt_logprobs")
     if not entries:
         raise BadInput(
             "there are no log-probabilities of a prompt: prompt_logprobs (vLLM), meta_info.input_token_logprobs "
             "(SGLang) or logprobs of an echo"
         )
-    ids = holder.get("prompt_token_ids") or answer.get("prompt_token_ids")
+    ids = source.get("prompt_token_ids") or response.get("prompt_token_ids")
     if ids is not None and len(ids) != len(entries):
         raise BadInput(f"there are {len(entries)} prompt_logprobs, but {len(ids)} prompt_token_ids")
     tokens = []
     for position, entry in enumerate(entries):
         if entry is None and not position:
-            tokens.append(Token(position, ids[0] if ids else None, None, 0))
+            tokens.append(_first_token(ids[0] if ids else None))
             continue
         if ids is None and len(entry) != 1:
             raise BadInput(
@@ -272,17 +275,31 @@ def _vllm_tokens(answer: Mapping[str, Any]) -> list[Token]:
         rank = entry[text].get("rank")
         if type(rank) is not int or rank < 1:
             raise BadInput(f"token {position} has the rank {rank!r}; a whole number from 1 is needed")
-        number = int(text) if _TOKEN_ID.fullmatch(text) else text
-        tokens.append(_checked_token(position, number, entry[text]["logprob"], rank))
+        token_id = int(text) if _TOKEN_ID.fullmatch(text) else text
+        tokens.append(_checked_token(position, token_id, entry[text]["logprob"], rank))
     return tokens
 
 
-def _checked_token(position: int, number: object, logprob: object, rank: int = 0) -> Token:
+def _first_token(token_id: object) -> Token:
+    """Return the first token of a prompt, which has no log-probability. token_id: its id, or None if it is unknown."""
+    return Token(0, _checked_id(0, token_id), None, 0)
+
+
+def _checked_id(position: int, token_id: object) -> int:
+    """Return a token's id, or `_NO_ID` for None. Raises BadInput if it is not a whole number from 0."""
+    if token_id is None:
+        return _NO_ID
+    if not isinstance(token_id, int) or isinstance(token_id, bool) or not 0 <= token_id < 2**31:
+        raise BadInput(f"token {position} has the id {token_id!r}; a whole number from 0 is needed")
+    return token_id
+
+
+def _checked_token(position: int, token_id: object, logprob: object, rank: int = 0) -> Token:
     """Check the id and the log-probability of a token, and return the token.
 
     Args:
         position: the index of the token in the prompt.
-        number: the id, or None if it is unknown.
+        token_id: the id, or None if it is unknown.
         logprob: ln p, in nats.
         rank: the rank, or 0 if it is unknown.
 
@@ -296,8 +313,4 @@ def _checked_token(position: int, number: object, logprob: object, rank: int = 0
         raise BadInput(
             f"token {position} has the log-probability {logprob!r}, which means minus infinity: CE cannot be computed"
         )
-    if number is None:
-        number = _NO_ID
-    elif type(number) is not int or not 0 <= number < 2**31:
-        raise BadInput(f"token {position} has the id {number!r}; a whole number from 0 is needed")
-    return Token(position, number, min(float(logprob), 0.0), rank)
+    return Token(position, _checked_id(position, token_id), min(float(logprob), 0.0), rank)

@@ -1,4 +1,4 @@
-"""Imports tables of results with a row per measurement from .csv, .tsv, .parquet, .json or .jsonl files."""
+"""Import tables of results, with a row for each measurement, from .csv, .tsv, .parquet, .json or .jsonl files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rbptrack.analysis import (
 )
 from rbptrack.ranks import parse_rbp_name
 
-_FIELDS = set(ImportedRow.model_fields)
+_KNOWN_COLUMNS = set(ImportedRow.model_fields)
 
 
 class Table(Importer):
@@ -27,8 +27,9 @@ class Table(Importer):
 
     The columns model, dataset, and ce or rbp_<k> are required. non_embedding_params is needed for a law in size.
     Optional columns are family, size, total_params, training_tokens, vocab_size, seq_len, context, documents,
-    num_tokens, dtype, sequence, ce_rank, ce_rest, bits_per_byte, tie_rate and standard errors (`<metric>_se`). The case
-    of their letters does not matter. Other columns are not read. An empty cell counts as missing.
+    num_tokens, dtype, sequence, ce_rank, ce_rest, bits_per_byte, tie_rate and standard errors (`<metric>_se`). Upper
+    case and lower case letters in the names of columns are equal. Other columns are not read. An empty cell counts as
+    missing.
     """
 
     dataset: str = ""
@@ -36,7 +37,7 @@ class Table(Importer):
 
     def takes(self, path: Path) -> bool:
         columns = column_names(path)
-        return "model" in columns and ("dataset" in columns or any(_is_result(name) for name in columns))
+        return "model" in columns and ("dataset" in columns or any(_is_metric(name) for name in columns))
 
     def read(self, path: Path) -> Iterator[Imported]:
         rows = read_rows(path)
@@ -46,12 +47,12 @@ class Table(Importer):
         if self.dataset and "dataset" in present:
             raise BadInput(f"{path} has a column dataset: leave out dataset={self.dataset}")
         required = {"model"} if self.dataset else {"model", "dataset"}
-        lacking = required - present
+        missing = required - present
         present_columns = ", ".join(sorted(present))[:300]
-        if lacking:
-            remedy = "; dataset=NAME sets the dataset of all rows" if "dataset" in lacking else ""
-            raise BadInput(f"{path} lacks the column {', '.join(sorted(lacking))}; it has {present_columns}{remedy}")
-        if not any(_is_result(name) for name in present):
+        if missing:
+            remedy = "; dataset=NAME sets the dataset of all rows" if "dataset" in missing else ""
+            raise BadInput(f"{path} lacks the column {', '.join(sorted(missing))}; it has {present_columns}{remedy}")
+        if not any(_is_metric(name) for name in present):
             raise BadInput(f"{path} lacks a column ce, ce_rank, ce_rest or rbp_<k>; it has {present_columns}")
         unread = sorted(name for name in present if not _is_read(name))
         if unread:
@@ -66,11 +67,12 @@ class Table(Importer):
             yield ImportedMeasurement(columns, place)
 
 
-def _is_result(column: str) -> bool:
+def _is_metric(column: str) -> bool:
+    """Return whether a column holds one of the metrics of which a table must have at least one."""
     return column in ("ce", "ce_rank", "ce_rest") or parse_rbp_name(column) is not None
 
 
 def _is_read(column: str) -> bool:
-    """Whether a column is read. A column such as `rbp_x` is read too, and then refused instead of silently ignored."""
+    """Return whether a column is read. A column such as `rbp_x` is read too, and then refused with an error."""
     metric = column.removesuffix("_se")
-    return metric in _FIELDS or metric.startswith("rbp_")
+    return metric in _KNOWN_COLUMNS or metric.startswith("rbp_")

@@ -62,7 +62,7 @@ def test_stores_make_twice_makes_measurements_once(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("k", [1, 10, 100])
 def test_stores_table_follows_its_law(k: int) -> None:
-    histogram = stores.table(1e9, family="opt", dataset=0, documents=100, length=1000).histogram()
+    histogram = stores.draw_rank_table(1e9, family="opt", dataset=0, documents=100, length=1000).histogram()
     expected = float(stores.neg_log_rbp(np.array([k]), 1e9, 0)[0])
     assert -np.log(histogram.rbp(k)) == pytest.approx(expected, rel=0.12)
 
@@ -229,7 +229,9 @@ def test_release_refuses_version_that_has_a_tag(repository: Path, capsys: pytest
 def test_release_missing_names_dates_that_differ_or_are_wrong(
     repository: Path, date_of_citation: str, date_of_changelog: str
 ) -> None:
-    [needed] = release.missing("1.2.0", {"CITATION.cff": date_of_citation, "CHANGELOG.md": date_of_changelog})
+    [needed] = release.missing_conditions(
+        "1.2.0", {"CITATION.cff": date_of_citation, "CHANGELOG.md": date_of_changelog}
+    )
     assert date_of_citation in needed
     assert date_of_changelog in needed
 

@@ -57,8 +57,8 @@ def test_authors_reads_ranks_and_begins_a_document_if_the_position_does_not_rise
     [
         ("top1/metrics.json", "[" * 100_000, "JSON"),
         ("top1/metrics.json", '{"RBP_1": 0.2, "RBP_1": 0.3}', "'RBP_1' .*twice"),
-        ("top1/metrics.json", '{"mean_ce_loss": 3.6}', "two values"),
-        ("top1/metrics.json", '{"RBP_10": 0.8, "RBP_1": 0.25}', "two values"),
+        ("top1/metrics.json", '{"mean_ce_loss": 3.6}', "the same number"),
+        ("top1/metrics.json", '{"RBP_10": 0.8, "RBP_1": 0.25}', "the same number"),
         ("top1/metrics.json", '{"RBP_1": 0.3}', r"rbp_1 .*0\.3.* 0\.25"),
         ("top1/metrics.json", '{"RBP_1": 0.25, "RBP_2000": 1.0}', "vocab_size"),
         ("top1/metrics.json", f'{{"RBP_{DIGITS * 13}": 0.25, "RBP_1": 0.25}}', r"\bk\b.* 1"),
@@ -80,7 +80,7 @@ def test_authors_refuses_a_bad_file_and_says_which_model_and_why(
 
 
 @pytest.mark.parametrize(
-    "text", ["model,non_embedding_params\na,1\na,2\n", "model\na\n"], ids=["two values", "column missing"]
+    "text", ["model,non_embedding_params\na,1\na,2\n", "model\na\n"], ids=["the same number", "column missing"]
 )
 def test_authors_refuses_a_wrong_sizes_file(text: str, tmp_path: Path) -> None:
     root = write_results(tmp_path / "a")
