@@ -190,9 +190,9 @@ def _make_notes(
         names: the models' names in the store, by their names in the file.
 
     """
-    for (kind, why), subjects in remarks.items():
+    for (kind, reason), subjects in remarks.items():
         subject_list = shortened_list(list(subjects))
-        yield ImportNote(f"{subject_list}: {why}" if kind is ChosenValue else f"left out: {subject_list}: {why}")
+        yield ImportNote(f"{subject_list}: {reason}" if kind is ChosenValue else f"left out: {subject_list}: {reason}")
     variants = [model for model in models if "+" in model and model not in names]
     if variants:
         yield ImportNote(
@@ -247,10 +247,10 @@ def _read_items(file: Path, relative_path: str, metric: str) -> list[tuple[str, 
     try:
         return list(_read_scores(score_file, metric))
     except _WRONG_SHAPE_ERRORS as error:
-        why = f"cannot be read as {_FORMATS[score_file.file_format]}"
+        reason = f"cannot be read as {_FORMATS[score_file.file_format]}"
         if not relative_path:
-            raise BadInput(f"{file} {why}") from error
-        return [("", LeftOut(relative_path, why))]
+            raise BadInput(f"{file} {reason}") from error
+        return [("", LeftOut(relative_path, reason))]
 
 
 def _read_scores(score_file: ScoreFile, metric: str) -> Iterator[tuple[str, Item]]:
@@ -377,15 +377,15 @@ def _read_lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
         if len(parts) < 2:
             yield LeftOut(key, "an average over the tasks of the file")
             continue
-        place = 2 if len(parts) == 4 else -1  # older versions write suite|task|shots|truncation
-        name = "|".join(parts[:place])
-        if not name.strip("|") or not parts[place].isdecimal():
+        shots_index = 2 if len(parts) == 4 else -1  # older versions write suite|task|shots|truncation
+        name = "|".join(parts[:shots_index])
+        if not name.strip("|") or not parts[shots_index].isdecimal():
             yield LeftOut(key, "not the name of a task and its number of shots")
             continue
         chosen = yield from _choose_metric(name, numbers, metric)
         if chosen:
             n = (tasks.get(key) or tasks.get(name) or {}).get("effective_num_docs") or None
-            label = _task_name(name, chosen, "", parts[place])
+            label = _task_name(name, chosen, "", parts[shots_index])
             yield Score(_with_arguments(model, arguments), model_config.get("revision"), label, numbers[chosen], n)
 
 
@@ -472,14 +472,14 @@ def _choose_metric(task: str, numbers: Mapping[str, object], metric: str) -> Gen
     return ""
 
 
-def _task_name(task: str, metric: object, filter_name: object, shots: object, *more: str | None) -> str:
+def _task_name(task: str, metric: object, filter_name: object, shots: object, *settings: str | None) -> str:
     """Return a task's name with metric, filter and shots, such as `gsm8k (exact_match, strict-match, 5-shot)`."""
     parts = [str(metric or ""), "" if filter_name == "none" else str(filter_name or "")]
     if isinstance(shots, float) and shots.is_integer():
         shots = int(shots)
     if shots is not None:
         parts.append(f"{str(shots).strip()}-shot")
-    details = ", ".join(part for part in (*parts, *more) if part)
+    details = ", ".join(part for part in (*parts, *settings) if part)
     return f"{task} ({details})" if task and details else task  # an empty name is refused later
 
 

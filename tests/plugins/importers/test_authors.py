@@ -80,7 +80,7 @@ def test_authors_refuses_a_bad_file_and_says_which_model_and_why(
 
 
 @pytest.mark.parametrize(
-    "text", ["model,non_embedding_params\na,1\na,2\n", "model\na\n"], ids=["the same number", "column missing"]
+    "text", ["model,non_embedding_params\na,1\na,2\n", "model\na\n"], ids=["two values", "column missing"]
 )
 def test_authors_refuses_a_wrong_sizes_file(text: str, tmp_path: Path) -> None:
     root = write_results(tmp_path / "a")
