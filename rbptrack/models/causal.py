@@ -55,7 +55,7 @@ class CausalModel:
         attention_heads: the number of attention heads if attention weights are held in memory (attention=eager),
             otherwise 0.
         is_spread: whether accelerate moves weights or activations between devices while the model runs.
-        weights: the quantisation of the stored weights, such as `Q4_K_M` or `int8 torchao`. Empty if not quantised.
+        quantisation: how the stored weights are quantised, such as `Q4_K_M` or `int8 torchao`. Empty if not quantised.
         max_length: the maximum length of a sequence in tokens, or None if the model sets no limit.
         notes: notes for the user on how the model is measured.
         reference: a second model to compare with while this model is measured, or None.
@@ -71,7 +71,7 @@ class CausalModel:
     largest_width: int
     attention_heads: int
     is_spread: bool
-    weights: str = ""
+    quantisation: str = ""
     max_length: int | None = None
     notes: tuple[str, ...] = ()
     reference: Reference | None = None
@@ -291,7 +291,7 @@ def _make_causal_model(module: Any, backbone: Backbone, head: Head) -> CausalMod
         largest_width=max(max(weight.shape[:-1] or weight.shape) for weight in weights),  # each row writes one feature
         attention_heads=getattr(text_config(module.config), "num_attention_heads", 0) if is_eager else 0,
         is_spread=is_spread(module),
-        weights=describe_quantisation(module.config),
+        quantisation=describe_quantisation(module.config),
         max_length=max_sequence_length(module.config),
         notes=counts.notes,
     )

@@ -40,10 +40,10 @@ def placement(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
         return device, {}
     if config.device_map not in DEVICE_MAPS:
         raise BadInput(f"model.device_map={config.device_map} is unknown. Device maps: {', '.join(DEVICE_MAPS)}")
-    spread: dict[str, Any] = {"device_map": config.device_map}
+    options: dict[str, Any] = {"device_map": config.device_map}
     if config.max_memory:
-        spread["max_memory"] = {int(key) if key.isdigit() else key: limit for key, limit in config.max_memory.items()}
-    return device, spread
+        options["max_memory"] = {int(key) if key.isdigit() else key: limit for key, limit in config.max_memory.items()}
+    return device, options
 
 
 def set_precision(tf32: bool) -> None:

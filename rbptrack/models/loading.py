@@ -20,7 +20,7 @@ from rbptrack.sources.pin import Pinned
 
 
 def load_model(
-    config: ModelConfig, pinned: Pinned, *, candidates: int | None = None, without: Sequence[int] = ()
+    config: ModelConfig, pinned: Pinned, *, candidates: int | None = None, left_out: Sequence[int] = ()
 ) -> CausalModel:
     """Load a model, split it into backbone and head, and check that it can be measured.
 
@@ -31,22 +31,23 @@ def load_model(
         config: the model's configuration.
         pinned: the pinned weights.
         candidates: the number of head rows, from the first, among which targets are ranked. None means all rows.
-        without: ids of rows among these that are not candidates.
+        left_out: ids of rows among these that are not ranked.
 
     Raises:
         BadInput: the weights cannot be loaded or are incomplete, or the model's ranks would be wrong.
 
     """
-    device, spread = placement(config)
+    device, spread_options = placement(config)
     set_precision(config.tf32)
-    module = _load_module(config, pinned, **spread)
-    if not spread and (pinned.gguf or not quantisation_method(module.config)):
+    module = _load_module(config, pinned, **spread_options)
+    if not spread_options and (pinned.gguf or not quantisation_method(module.config)):
         module.to(device)
     model = split_model(module, config.name, candidates=candidates)
-    head = model.head.without(without) if without else model.head
-    path = local_file(pinned, pinned.gguf) if pinned.gguf else None
-    weights = gguf_type(path) if path else model.weights
-    return replace(model, head=head, weights=weights, notes=(*model.notes, *model_notes(pinned, module)))
+    head = model.head.leave_out(left_out) if left_out else model.head
+    gguf_path = local_file(pinned, pinned.gguf) if pinned.gguf else None
+    quantisation = gguf_type(gguf_path) if gguf_path else model.quantisation
+    notes = (*model.notes, *model_notes(pinned, module))
+    return replace(model, head=head, quantisation=quantisation, notes=notes)
 
 
 def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:
@@ -57,12 +58,12 @@ def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:
     name = f"model {config.name} ({pinned.location})"
     architecture = load_config(pinned)
     dtype = getattr(torch, config.dtype.value)
-    quantised = quantisation_method(architecture)
+    is_quantised = quantisation_method(architecture) != ""
     if pinned.gguf:
         from transformers import GgufConfig
 
         options["quantization_config"] = GgufConfig(gguf_file=pinned.gguf, dequantize=True)
-    elif quantised and not options:
+    elif is_quantised and not options:
         # Some quantised weights cannot be moved later, so they are loaded onto their device.
         options["device_map"] = {"": torch_device(config.device)}
     try:
@@ -91,7 +92,7 @@ def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:
             f"{name} has an adapter in addition to its weights (adapter_config.json), and peft has loaded both. "
             "Merge the adapter (merge_and_unload()) or move it to another folder"
         )
-    if quantised:
+    if is_quantised:
         convert_quantised(module, dtype)
     return module
 

@@ -35,7 +35,7 @@ class Head:
         """|V|, the number of rows of the head."""
         return int(self.weight.shape[0])
 
-    def without(self, entries: Sequence[int]) -> Head:
+    def leave_out(self, entries: Sequence[int]) -> Head:
         """Return a copy of this head that does not rank some entries: their logits are -inf."""
         return replace(self, left_out=torch.tensor(entries, dtype=torch.int64, device=self.weight.device))
 

@@ -206,7 +206,7 @@ class _LastModel:
         key = repr((weights, config, rows, without))
         if self._model is None or self._key != key:
             self.drop()  # before loading, because memory may not suffice for two models
-            self._model = load_model(config, weights, candidates=rows, without=without)
+            self._model = load_model(config, weights, candidates=rows, left_out=without)
             self._key = key
         return self._model
 

@@ -151,7 +151,7 @@ def _dataset_config_facts(dataset: DatasetConfig) -> dict[str, object]:
 
 def _model_facts(model: CausalModel) -> dict[str, object]:
     return {
-        "weights": model.weights,
+        "weights": model.quantisation,
         "non_embedding_params": model.non_embedding_params,
         "total_params": model.total_params,
         "vocab_size": model.vocab_size,

@@ -424,7 +424,7 @@ def test_head_without_some_tokens_gives_them_the_logit_minus_infinity(tmp_path: 
     assert model.vocab_size == 400
     tokens = torch.arange(20)[None]
     with torch.inference_mode():
-        logits = model.head.without([3, 5]).logits(model.backbone(tokens)[0])
+        logits = model.head.leave_out([3, 5]).logits(model.backbone(tokens)[0])
         expected = model.full_logits(tokens)[0, :, :400]
     others = [token for token in range(400) if token not in (3, 5)]
     torch.testing.assert_close(logits[:, others], expected[:, others])

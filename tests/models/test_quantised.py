@@ -73,7 +73,7 @@ def test_load_model_counts_the_parameters_of_the_model_before_quantisation(versi
 @pytest.mark.parametrize(("version", "weights"), [("int8", "int8 torchao"), ("4bit", "int4 group 28 torchao")])
 def test_load_model_names_the_quantisation_and_notes_it(version: str, weights: str, load: Load) -> None:
     model = load(embedded(f"quantised/115k-{version}"))
-    assert model.weights == weights
+    assert model.quantisation == weights
     assert any(weights in note for note in model.notes)
 
 
@@ -142,7 +142,7 @@ def test_load_model_reads_config_and_dequantised_weights_from_a_gguf_file(tmp_pa
     tokens = torch.arange(40)[None]
     with torch.inference_mode():
         assert torch.equal(model.full_logits(tokens), plain(tokens).logits)
-    assert model.weights == "Q8_0"
+    assert model.quantisation == "Q8_0"
     assert model.notes == ("its weights are read from toy-Q8_0.gguf and dequantised",)
 
 
