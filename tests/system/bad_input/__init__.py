@@ -34,19 +34,19 @@ _FOLDERS = ("folder", "folder.html", "folder.zip", "folder.csv", "emptymodel")
 
 
 def make(folder: Path) -> None:
-    """Create the faulty files in `folder/odd`. The folder must have a bundle `good.zip`, from which others are made."""
-    odd = folder / "odd"
+    """Create the faulty files in `folder/faulty`. The folder must have a bundle `good.zip`. Others are made from it."""
+    faulty = folder / "faulty"
     texts = yaml.safe_load(Path(__file__).with_name("files.yaml").read_text())
     for name, content in {**{path: text.encode() for path, text in texts.items()}, **_BINARY}.items():
-        _write(odd / name, content)
+        _write(faulty / name, content)
     for name in ("fifo.jsonl", "fifo.csv"):
-        os.mkfifo(odd / name)
+        os.mkfifo(faulty / name)
     for name, target in _LINKS.items():
-        (odd / name).symlink_to(target)
+        (faulty / name).symlink_to(target)
     for name in _FOLDERS:
-        (odd / name).mkdir()
-    _bundles(folder / "good.zip", odd / "bundles")
-    _models(odd / "models")
+        (faulty / name).mkdir()
+    _bundles(folder / "good.zip", faulty / "bundles")
+    _models(faulty / "models")
 
 
 def _write(path: Path, content: bytes) -> None:
