@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 IntArray = npt.NDArray[Any]
-Offsets = Sequence[tuple[int, int]]
-"""For each token of a text: the index of its first character, and the index after its last character."""
-
 _BATCH_DOCUMENTS = 64  # largest number of documents of a batch; the tokenizer's threads share them
 _BATCH_CHARACTERS = 1_000_000  # largest number of characters of a batch of several documents, to limit its memory
 _BYTES_PER_CHARACTER = 250  # memory that tokenising takes per character; 180 to 250 bytes were measured
@@ -87,7 +82,7 @@ def tokenise(
             for document, conversation, (ids, offsets) in zip(batch, conversations, encoded, strict=True):
                 if not np.array_equal(ids[: len(prefix)], prefix):
                     ids = np.concatenate([prefix, ids])
-                    offsets = [(0, 0)] * len(prefix) + list(offsets)
+                    offsets = np.concatenate([np.zeros((len(prefix), 2), offsets.dtype), offsets])
                 pieces.append((ids, *_answer_and_bytes(conversation, offsets, len(document.fields) - 1)))
         else:
             texts = [separator.join(document.fields) for document in batch]
@@ -121,14 +116,21 @@ def _check_tokens_are_known(tokens: Tokens, tokenizer: PreTrainedTokenizerBase) 
         )
 
 
-def _check_texts_are_covered(texts: Sequence[str], offsets: Sequence[Offsets]) -> None:
-    """Raise BadInput if a tokenizer silently leaves out more than a tenth of the texts' visible characters."""
+def _check_texts_are_covered(texts: Sequence[str], offsets: Sequence[IntArray]) -> None:
+    """Raise BadInput if a tokenizer silently leaves out more than a tenth of the texts' visible characters.
+
+    Args:
+        texts: the texts.
+        offsets: the offsets of the tokens of each text, as `_encode` returns them.
+
+    """
     num_visible = 0
     num_left_out = 0
     for text, token_offsets in zip(texts, offsets, strict=True):
-        is_covered = np.zeros(len(text), bool)
-        for begin, end in token_offsets:
-            is_covered[begin:end] = True
+        changes = np.zeros(len(text) + 1, np.int64)  # of the number of tokens that cover a character
+        np.add.at(changes, token_offsets[:, 0], 1)
+        np.add.at(changes, token_offsets[:, 1], -1)
+        is_covered = np.cumsum(changes)[:-1] > 0
         is_visible = np.array([not character.isspace() for character in text], bool)
         num_visible += int(is_visible.sum())
         num_left_out += int((is_visible & ~is_covered).sum())
@@ -232,8 +234,10 @@ def _call_tokenizer(tokenizer: PreTrainedTokenizerBase, texts: str | list[str], 
 
 def _encode(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, add_special_tokens: bool
-) -> list[tuple[IntArray, Offsets]]:
-    """Return the token ids, int32 (tokens,), and the offsets of each text.
+) -> list[tuple[IntArray, IntArray]]:
+    """Return the token ids, int32 (tokens,), and the offsets, int64 (tokens, 2), of each text.
+
+    The offsets of a token are the index of its first character, and the index after its last character.
 
     Args:
         tokenizer: a fast tokenizer.
@@ -248,10 +252,11 @@ def _encode(
         tokenizer, list(texts), return_offsets_mapping=True, add_special_tokens=add_special_tokens
     )
     ids = [np.array(text_ids, np.int32) for text_ids in encoded["input_ids"]]
-    return list(zip(ids, encoded["offset_mapping"], strict=True))
+    offsets = [np.array(text_offsets, np.int64).reshape(-1, 2) for text_offsets in encoded["offset_mapping"]]
+    return list(zip(ids, offsets, strict=True))
 
 
-def _fields_and_bytes(document: Document, text: str, offsets: Offsets, separator: str) -> tuple[IntArray, IntArray]:
+def _fields_and_bytes(document: Document, text: str, offsets: IntArray, separator: str) -> tuple[IntArray, IntArray]:
     """Return the field number and the number of text bytes of each token of a document, both (tokens,)."""
     field_starts = []  # index of the character at which each field after the first begins
     start = 0
@@ -260,21 +265,23 @@ def _fields_and_bytes(document: Document, text: str, offsets: Offsets, separator
         field_starts.append(start)
     # A token belongs to the field of its last character. Its first character may be a space of the separator, because
     # many tokenizers put the space before a word into the word's token.
-    fields = [bisect_right(field_starts, max(begin, end - 1)) for begin, end in offsets]
-    return np.array(fields, np.int8), _count_bytes(text, offsets, 0, len(text))
+    last_characters = np.maximum(offsets[:, 0], offsets[:, 1] - 1)
+    fields = np.searchsorted(field_starts, last_characters, side="right")
+    return fields.astype(np.int8), _count_bytes(text, offsets, 0, len(text))
 
 
-def _answer_and_bytes(conversation: Conversation, offsets: Offsets, answer_field: int) -> tuple[IntArray, IntArray]:
+def _answer_and_bytes(conversation: Conversation, offsets: IntArray, answer_field: int) -> tuple[IntArray, IntArray]:
     """Return the field number and the number of answer bytes of each token of a conversation, both (tokens,).
 
     A token that holds a character of the answer gets the number `answer_field`. All other tokens get 0.
     """
-    in_answer = [begin < conversation.stop and end > conversation.start and end > begin for begin, end in offsets]
+    begins, ends = offsets.T
+    in_answer = (begins < conversation.stop) & (ends > conversation.start) & (ends > begins)
     fields = np.where(in_answer, answer_field, 0).astype(np.int8)
     return fields, _count_bytes(conversation.text, offsets, conversation.start, conversation.stop)
 
 
-def _count_bytes(text: str, offsets: Offsets, start: int, stop: int) -> IntArray:
+def _count_bytes(text: str, offsets: IntArray, start: int, stop: int) -> IntArray:
     """Return how many UTF-8 bytes of text[start:stop] each token stands for, int32 (tokens,).
 
     Bytes that no token covers count for the next token. If several tokens share a character, all its bytes count for
@@ -282,19 +289,14 @@ def _count_bytes(text: str, offsets: Offsets, start: int, stop: int) -> IntArray
 
     Args:
         text: the text.
-        offsets: the characters of each token.
+        offsets: the offsets of each token, (tokens, 2).
         start: the index of the first character that counts.
         stop: the index after the last character that counts.
 
     """
-    # The number of bytes before each character. In an ASCII text, this is the number of characters.
-    bytes_before: Sequence[int] = range(len(text) + 1)
+    bytes_before = np.arange(len(text) + 1)  # the number of bytes before each character of an ASCII text
     if not text.isascii():
-        bytes_before = [0, *accumulate(len(character.encode()) for character in text)]
-    counts = []
-    reached_byte = bytes_before[start]
-    for _, end in offsets:
-        end_byte = bytes_before[min(end, stop)]
-        counts.append(max(0, end_byte - reached_byte))
-        reached_byte = max(reached_byte, end_byte)
-    return np.array(counts, np.int32)
+        np.cumsum([len(character.encode()) for character in text], out=bytes_before[1:])
+    ends = bytes_before[np.minimum(offsets[:, 1], stop)]
+    reached = np.maximum.accumulate(np.append(bytes_before[start], ends))
+    return np.diff(reached).astype(np.int32)
