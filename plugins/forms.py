@@ -174,7 +174,7 @@ class Forms(Analyzer):
             s, y = law.s[kept], law.y[kept]
             curves: dict[str, Curve | None] = {"with_floor": None}
             if sizes >= 4:
-                curves["with_floor"] = _fitted_curve(partial(fit_floor, s, y, ends=False))
+                curves["with_floor"] = _fitted_curve(partial(fit_floor, s, y, with_interval=False))
             if self.form:
                 curves["your_form"] = _fitted_curve(partial(fit_form, self.form, s, y, d[kept]))
             ln_y = np.log(law.y[predicted])

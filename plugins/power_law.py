@@ -193,7 +193,7 @@ class PowerLaw(Analyzer):
         vocab_size = runs.frame["vocab_size"].max()
         largest = 1 if pd.isna(vocab_size) else int(vocab_size)
         ks = sorted({*log_grid(largest).tolist(), *self.ks, *rbp_ks(runs.frame.columns)})
-        other = S_COLUMNS[1 - S_COLUMNS.index(self.unit)]
+        other_unit = S_COLUMNS[1 - S_COLUMNS.index(self.unit)]
         all_families = []
         notes = []
         reading = read_families(runs, ks)
@@ -213,7 +213,7 @@ class PowerLaw(Analyzer):
                 all_families.append(FamilyLaws(family, s, s, counts, {}, {}))
                 continue
             by_metric = laws_by_metric(s, counts)
-            notes += [f"{family}: {line}." for line in self._missing(by_metric, counts)]
+            notes += [f"{family}: {line}." for line in self._missing_clauses(by_metric, counts)]
             ratios: dict[str, Law | None] = {}
             if fitted_ks:
                 ratios = dict(zip(map(rbp_name, fitted_ks), laws(s, counts, neg_log_rbp_over_ce), strict=True))
@@ -222,17 +222,17 @@ class PowerLaw(Analyzer):
                 law = by_metric.get(metric)
                 if law and law.sizes >= MIN_SIZES and law.alpha.has_interval and has_floor(law.s, law.y):
                     with_floor.add(metric)
-            all_families.append(FamilyLaws(family, s, family.column(other), counts, by_metric, ratios, with_floor))
+            all_families.append(FamilyLaws(family, s, family.column(other_unit), counts, by_metric, ratios, with_floor))
         return all_families, reading.notes + notes
 
-    def _missing(self, laws: dict[str, Law], counts: Sequence[DocumentCounts]) -> Iterator[str]:
+    def _missing_clauses(self, laws: dict[str, Law], counts: Sequence[DocumentCounts]) -> Iterator[str]:
         """Yield clauses that say which metrics have no law, or which laws have no interval, and why."""
         without_law = [rbp_name(k) for k in self.ks if k in counts[0].ks and rbp_name(k) not in laws]
         if without_law:
-            yield f"no law of {_labels(without_law)}, which is 0 or 1 at some size"
+            yield f"no law of {_metric_labels(without_law)}, which is 0 or 1 at some size"
         unknown = [name for name in self._metrics if name in laws and not laws[name].alpha.has_interval]
         if unknown:
-            yield f"no interval for the law of {_labels(unknown)}: {why_no_interval(counts)}"
+            yield f"no interval for the law of {_metric_labels(unknown)}: {why_no_interval(counts)}"
 
     def _add_exponents(self, report: Report, family_laws: FamilyLaws) -> None:
         """Add the results of each law: alpha, the difference from CE's alpha, the held-out error and forecasts."""
@@ -279,7 +279,7 @@ class PowerLaw(Analyzer):
         )
         if not verdict:
             return f"{label}: α = {range_text(rows['α'])}, without a test; the report's notes say why."
-        caution = _caution(report, metric, families)
+        caution = _caution_clause(report, metric, families)
         worse = [name for name in self._metrics if (alpha[alpha["metric"] == name]["verdict"] == "below").any()]
         if worse and metric not in worse:
             falls = alpha[alpha["metric"] == worse[-1]]
@@ -298,11 +298,11 @@ class PowerLaw(Analyzer):
         return join_clauses(verdict, compared if (rows["verdict"] == "above").any() else "", caution)
 
 
-def _labels(metrics: Sequence[str]) -> str:
+def _metric_labels(metrics: Sequence[str]) -> str:
     return listed([metric_label(metric) for metric in metrics])
 
 
-def _caution(report: Report, metric: str, families: Sequence[FamilyLaws]) -> str:
+def _caution_clause(report: Report, metric: str, families: Sequence[FamilyLaws]) -> str:
     """Return a clause that says how many laws of a metric flatten or mispredict their largest size; empty if none."""
     with_law = [family_laws for family_laws in families if metric in family_laws.laws]
     floors = [metric in family_laws.with_floor for family_laws in with_law]

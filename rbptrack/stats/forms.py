@@ -41,18 +41,17 @@ _ARITHMETIC = (
     ast.Expression, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp,
     ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.USub, ast.UAdd,
 )  # fmt: skip
-_LONGEST = 500  # the most characters of a user-defined form
-_MAX_EVALUATIONS = (
-    200_000  # limit of a fit with its profiles, about 10 s. A limit in seconds would depend on the machine
-)
+_MAX_CHARACTERS = 500  # of a user-defined form
+# The evaluations of a fit with its profiles; they take about 10 s. A limit in seconds would depend on the machine.
+_MAX_EVALUATIONS = 200_000
 _POINTS = 256  # the number of points that the starting points are chosen from
 _STARTS = 6  # the number of starting points of a fit
 _DECADES = (-3.0, 4.0)  # log10 of the smallest and the largest starting value of a parameter
-_OUTSIDE = 1e3  # the residual that stands for a value of a form that is not above 0
+_NOT_POSITIVE = 1e3  # the residual that stands for a value of a form that is not above 0
 
 _STEP = 1.15  # ratio of neighbouring starting values of E above the smallest y
-_FLOORS = 2  # the number of values of E above 0 that a fit starts from
-_ABOVE = 1e-3  # the smallest ln y - ln E of a point that a starting line uses. Rounding errors dominate nearer points
+_FLOOR_STARTS = 2  # the number of values of E above 0 that a fit starts from
+_MIN_LN_RATIO = 1e-3  # of a point on a starting line: the smallest ln y - ln E. Rounding errors dominate nearer points
 _TINY = 1e-300  # stands for E = 0 under the logarithm
 
 Residual = Callable[[Mapping[str, float]], FloatArray]
@@ -130,9 +129,8 @@ def power_law_aicc(s: FloatArray, y: FloatArray) -> float:
         y: positive values, (m,).
 
     """
-    law = fit(s, y)
-    residual = np.log(law.y) - law.ln_a.value + law.alpha.value * np.log(law.s)
-    return aicc(float(residual @ residual), len(s), 3)
+    residuals = fit(s, y).residuals
+    return aicc(float(residuals @ residuals), len(s), 3)
 
 
 def least_squares(residual: Callable[[Any], FloatArray], starts: Iterable[Any]) -> tuple[Any, list[Any]]:
@@ -158,14 +156,14 @@ def least_squares(residual: Callable[[Any], FloatArray], starts: Iterable[Any]) 
     return best[0], [best[1], *(result for _, result in fits)]
 
 
-def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, ends: bool = True) -> FormFit:
+def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, with_interval: bool = True) -> FormFit:
     """Fit E + A S^-alpha with E >= 0. Only E has an interval.
 
     Args:
         s: sizes S, (m,). m must be at least 4. The interval is meaningful with at least `MIN_SIZES` sizes.
         y: positive values, (m,).
         level: the level of E's interval.
-        ends: whether to compute E's interval.
+        with_interval: whether to compute E's interval.
 
     Raises:
         BadInput: the best alpha is below 0. Values then rise with size, and E would be their limit at size 0.
@@ -186,7 +184,7 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, ends: bool =
     if alpha * np.ptp(x) < -sqrt(EXACT):
         raise BadInput(f"{FLOOR} can only be fitted to values that fall with size")
     low = high = nan
-    if ends and squares > EXACT * len(y):
+    if with_interval and squares > EXACT * len(y):
         df = len(y) - 3
         limit = squares * (1 + float(scipy.special.fdtri(1, df, level)) / df)
 
@@ -197,7 +195,7 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, ends: bool =
             _, [fitted] = least_squares(residual, [start])
             return float(fitted.chisqr) - limit
 
-        low, high = _crossings(excess, e, step=0.05 * float(y.min()), most=1e3 * float(y.max()))
+        low, high = _crossings(excess, e, step=0.05 * float(y.min()), largest=1e3 * float(y.max()))
     ln_a = values["ln_a"] + alpha * mean_ln_s
     parameters = {"E": Parameter(e, low, high), "A": Parameter(exp(min(ln_a, 700))), "alpha": Parameter(alpha)}
 
@@ -207,16 +205,16 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, ends: bool =
     return FormFit(FLOOR, parameters, squares, ln_y, curve)
 
 
-def _crossings(excess: Callable[[float], float], e: float, *, step: float, most: float) -> tuple[float, float]:
+def _crossings(excess: Callable[[float], float], e: float, *, step: float, largest: float) -> tuple[float, float]:
     """Return the ends of the interval of E: the values below and above `e` at which `excess` crosses 0.
 
-    The lower end is at least 0. The upper end is infinite if there is no crossing below about `most`.
+    The lower end is at least 0. The upper end is infinite if there is no crossing below about `largest`.
 
     Args:
         excess: a function of E that is negative inside the interval and positive outside.
         e: the E of the best fit, inside the interval.
         step: the distance of the first trial value from `e` in the search for the upper end.
-        most: the largest E of that search.
+        largest: the largest E of that search.
 
     """
     low = 0.0
@@ -224,7 +222,7 @@ def _crossings(excess: Callable[[float], float], e: float, *, step: float, most:
         low = float(scipy.optimize.brentq(excess, 0.0, e, rtol=1e-6))
     upper = e + step
     while excess(upper) < 0:
-        if upper > most:
+        if upper > largest:
             return low, inf
         upper = 2 * upper
     return low, float(scipy.optimize.brentq(excess, e, upper, rtol=1e-6))
@@ -233,7 +231,7 @@ def _crossings(excess: Callable[[float], float], e: float, *, step: float, most:
 def has_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95) -> bool:
     """Return whether the interval of E in E + A S^-alpha lies above 0.
 
-    An F test of the sum of squares, with E = 0, decides this. It takes less time than the interval.
+    The interval lies above 0 if the F test of the profile rejects E = 0. The test takes less time than the interval.
 
     Args:
         s: sizes S, (m,). m must be at least `MIN_SIZES`.
@@ -242,7 +240,7 @@ def has_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95) -> bool:
 
     """
     try:
-        squares = fit_floor(s, y, ends=False).squares
+        squares = fit_floor(s, y, with_interval=False).squares
     except BadInput:  # y rises with size
         return False
     if squares <= EXACT * len(y):
@@ -271,7 +269,7 @@ def _floor_starts(x: FloatArray, ln_y: FloatArray) -> list[Any]:
     candidates = []
     for floor in floors.tolist():
         ratios = ln_y - log(floor)
-        above = ratios > _ABOVE
+        above = ratios > _MIN_LN_RATIO
         if above.sum() < 2:
             continue
         slope, intercept = np.polyfit(x[above], log(floor) + np.log(np.expm1(ratios[above])), 1).tolist()
@@ -280,7 +278,7 @@ def _floor_starts(x: FloatArray, ln_y: FloatArray) -> list[Any]:
         candidates.append((float(f"{residuals @ residuals:.6g}"), floor, intercept, slope))
     slope, intercept = np.polyfit(x, ln_y, 1).tolist()
     starts = [_floor_parameters(0.0, intercept, slope)]
-    for _, *start in sorted(candidates)[:_FLOORS]:
+    for _, *start in sorted(candidates)[:_FLOOR_STARTS]:
         starts.append(_floor_parameters(*start))
     return starts
 
@@ -337,14 +335,14 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
     names = check_form(text)
     if "D" in _names(text) and (d is None or not np.isfinite(d).all()):
         raise _refused(text, "D, the training tokens, is not known for every model")
-    least = MIN_SIZES if is_floor else len(names) + 2
-    if len(y) < least:
-        raise _refused(text, f"{len(names)} parameters need at least {least} sizes; there are {len(y)}")
+    min_sizes = MIN_SIZES if is_floor else len(names) + 2
+    if len(y) < min_sizes:
+        raise _refused(text, f"{len(names)} parameters need at least {min_sizes} sizes; there are {len(y)}")
     ln_y = np.log(y)
     residual = _residual(text, {"S": np.asarray(s, dtype=np.float64), "D": d}, ln_y)
     try:
         minimizer, [best, *_] = least_squares(lambda p: residual(p.valuesdict()), _starts(residual, names))
-        if np.abs(best.residual).max() >= _OUTSIDE:
+        if np.abs(best.residual).max() >= _NOT_POSITIVE:
             raise _refused(text, "the fit does not converge from any starting point")
     except TimeoutError as error:
         raise _refused(text, f"the fit takes more than {_MAX_EVALUATIONS:,} evaluations of the form") from error
@@ -356,7 +354,7 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
 
     def curve(s: FloatArray, d: FloatArray | None = None) -> FloatArray:
         ln = _residual(text, {"S": s, "D": d}, np.zeros(len(s)))(values)
-        return np.where(np.abs(ln) < _OUTSIDE, np.exp(ln), nan)
+        return np.where(np.abs(ln) < _NOT_POSITIVE, np.exp(ln), nan)
 
     return FormFit(text, parameters, float(best.chisqr), ln_y, curve)
 
@@ -389,7 +387,7 @@ def _residual(text: str, variables: Mapping[str, FloatArray | None], ln_y: Float
             if np.iscomplexobj(form):
                 form = np.where(np.imag(form) == 0, np.real(form), nan)
             residuals = np.log(np.asarray(form, dtype=np.float64)) - ln_y
-        return np.asarray(np.nan_to_num(residuals, nan=_OUTSIDE, posinf=_OUTSIDE, neginf=-_OUTSIDE))
+        return np.asarray(np.nan_to_num(residuals, nan=_NOT_POSITIVE, posinf=_NOT_POSITIVE, neginf=-_NOT_POSITIVE))
 
     return residual
 
@@ -412,7 +410,7 @@ def _starts(residual: Residual, names: list[str]) -> list[Any]:
 
 
 def profiles(
-    minimizer: Any, best: Any, names: Sequence[str], *, level: float = 0.95, most: int = 200
+    minimizer: Any, best: Any, names: Sequence[str], *, level: float = 0.95, max_fits: int = 200
 ) -> dict[str, Parameter]:
     """Return the parameters of lmfit's best fit with their profile intervals.
 
@@ -423,7 +421,7 @@ def profiles(
         best: lmfit's result of the best fit.
         names: the names of the parameters that get an interval.
         level: the level of the intervals.
-        most: the largest number of fits that may be made for one end of an interval.
+        max_fits: the largest number of fits that may be made for one end of an interval.
 
     """
     from lmfit.confidence import conf_interval
@@ -432,7 +430,7 @@ def profiles(
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # lmfit warns about profiles without an end. Such ends are infinite here
-            ends = conf_interval(minimizer, best, p_names=list(names), sigmas=[level], maxiter=most)
+            ends = conf_interval(minimizer, best, p_names=list(names), sigmas=[level], maxiter=max_fits)
     except (MinimizerException, ValueError, ArithmeticError, TypeError):
         return {name: Parameter(float(best.params[name].value)) for name in names}
     parameters = {}
@@ -447,8 +445,8 @@ def _names(text: str) -> list[str]:
 
     Raises BadInput if the expression contains anything except arithmetic and the allowed functions.
     """
-    if len(text) > _LONGEST:
-        raise _refused(text, f"it has {len(text)} characters; a form has at most {_LONGEST}")
+    if len(text) > _MAX_CHARACTERS:
+        raise _refused(text, f"it has {len(text)} characters; a form has at most {_MAX_CHARACTERS}")
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

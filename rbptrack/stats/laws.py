@@ -278,10 +278,10 @@ def laws(s: FloatArray, sizes: Sequence[SumsLike], statistic: Statistic) -> list
     fitted = np.flatnonzero(np.isfinite(ln_values).all(axis=1))
     by_value: list[Law | None] = [None] * len(ln_values)
     if len(fitted):
-        known = None
+        fitted_documents = None
         if not any(map(only_totals, sizes)):
-            known = [DocumentInfluences(size.u[:, fitted], size.shares) for size in documents]
-        lines = lines_through(s, np.exp(ln_values[fitted]), known)
+            fitted_documents = [DocumentInfluences(size.u[:, fitted], size.shares) for size in documents]
+        lines = lines_through(s, np.exp(ln_values[fitted]), fitted_documents)
         for place, i in enumerate(fitted.tolist()):
             by_value[i] = Law(lines, place)
     return by_value
@@ -296,20 +296,20 @@ def why_no_interval(sizes: Sequence[SumsLike]) -> str:
     """
     if len(sizes) == 2:
         return "2 sizes do not show the scatter around the law"
-    fewest = min(sizes, key=_units)
-    if _units(fewest) < MIN_UNITS:
-        return _too_few(fewest)
+    fewest = min(sizes, key=_count_units)
+    if _count_units(fewest) < MIN_UNITS:
+        return _too_few_clause(fewest)
     return "if one certain document were left out, the values at some size would be 0 or 1"
 
 
-def _units(sums: SumsLike) -> int:
+def _count_units(sums: SumsLike) -> int:
     return len(sums if isinstance(sums, np.ndarray) else sums.sums)
 
 
-def _too_few(sums: SumsLike) -> str:
+def _too_few_clause(sums: SumsLike) -> str:
     """Return a clause that says how many documents or groups there are, and how many an interval needs."""
     unit = "group" if getattr(sums, "grouped", False) else "document"
-    return f"{counted(_units(sums), unit)}, and at least {MIN_UNITS} are needed"
+    return f"{counted(_count_units(sums), unit)}, and at least {MIN_UNITS} are needed"
 
 
 MIN_KS = 3
@@ -358,5 +358,5 @@ def why_no_interval_in_k(counts: DocumentCounts) -> str:
     if only_totals(counts):
         return "single documents are unknown, because it was imported without ranks"
     if len(counts.document) < MIN_UNITS:
-        return _too_few(counts)
+        return _too_few_clause(counts)
     return "if one certain document were left out, RBP_k would be 0 or 1 at some k"
