@@ -55,6 +55,7 @@ def test_deliver_logs_the_dataset_as_an_input(store: Store, write_cell: WriteCel
     assert (dataset_input.dataset.name, dataset_input.dataset.digest) == ("wiki", "d" * 8)
 
 
+@pytest.mark.usefixtures("pictures")
 def test_deliver_logs_all_files_and_a_picture_as_artifacts(store: Store, write_cell: WriteCell) -> None:
     folder = write_cell()
     record = Record.read(folder)
