@@ -54,7 +54,8 @@ def sentence_piece(named: tuple[str, ...] = ("<pad>", "<eos>", "<bos>", "<unk>")
     return bpe
 
 
-def _put_before_texts(tokenizer: Tokenizer, token: str) -> None:
+def put_before_texts(tokenizer: Tokenizer, token: str) -> None:
+    """Let the tokenizer put a special token before each text."""
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{token} $A", special_tokens=[(token, tokenizer.token_to_id(token))]
     )
@@ -98,21 +99,21 @@ def qwen(folder: Path) -> None:
 
 def llama3(folder: Path) -> None:
     tokenizer = byte_level(["<|begin_of_text|>", "<|end_of_text|>"])
-    _put_before_texts(tokenizer, "<|begin_of_text|>")
+    put_before_texts(tokenizer, "<|begin_of_text|>")
     names = {"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}
     _save(folder, tokenizer, {"tokenizer_class": "PreTrainedTokenizerFast", **names})
 
 
 def llama2(folder: Path) -> None:
     tokenizer = sentence_piece(("<unk>", "<s>", "</s>"))
-    _put_before_texts(tokenizer, "<s>")
+    put_before_texts(tokenizer, "<s>")
     names = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     _save(folder, tokenizer, {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True, **names})
 
 
 def gemma(folder: Path) -> None:
     tokenizer = sentence_piece()
-    _put_before_texts(tokenizer, "<bos>")
+    put_before_texts(tokenizer, "<bos>")
     names = {f"{role}_token": f"<{role}>" for role in ("bos", "eos", "unk", "pad")}
     _save(folder, tokenizer, {"tokenizer_class": "GemmaTokenizerFast", "add_bos_token": True, **names})
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from rbptrack.base.errors import BadInput
@@ -16,6 +16,7 @@ from rbptrack.config.schema import DatasetConfig
 from rbptrack.corpus.chat import find_chat_template, render_conversation
 from rbptrack.corpus.documents import Document
 from rbptrack.corpus.sequences import Corpus
+from tests.tiny_models import put_before_texts
 
 Build = Callable[..., Corpus]
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-[]/.:<>|_"
@@ -31,13 +32,6 @@ def bpe(specials: list[str], letters: list[str], merges: list[tuple[str, str]], 
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, **options))
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in specials])
     return tokenizer
-
-
-def put_before_texts(tokenizer: Tokenizer, token: str) -> None:
-    """Let the tokenizer put a special token before each text."""
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{token} $A", special_tokens=[(token, tokenizer.token_to_id(token))]
-    )
 
 
 def chatml() -> Any:
