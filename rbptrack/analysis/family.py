@@ -177,26 +177,29 @@ class Reading(Generic[T]):
         """Yield each family with the sums of its sizes, ascending in S. Runs that cannot be read are left out."""
         comparable, self.notes = comparable_families(self.runs, min_sizes=self.min_sizes)
         without_ranks = []
-        only_metrics = []
+        with_only_totals = []
         for candidate in comparable:
-            values, notes = _read_runs(self.runs, candidate, self.load)
+            sums_by_run, notes = _read_runs(self.runs, candidate, self.load)
             self.notes += notes
-            if values is None:
+            if sums_by_run is None:
                 without_ranks.append(str(candidate))
                 continue
-            if not values:
+            if not sums_by_run:
                 continue
-            family = replace(candidate, rows=candidate.rows[candidate.rows["run_id"].isin(list(values))])
+            family = replace(candidate, rows=candidate.rows[candidate.rows["run_id"].isin(list(sums_by_run))])
             if len(family.s) < self.min_sizes:
-                self.notes.append(_few_sizes(family, self.min_sizes))
+                self.notes.append(_too_few_sizes_note(family, self.min_sizes))
                 continue
-            if any(isinstance(value, DocumentCounts) and only_totals(value) for value in values.values()):
-                only_metrics.append(str(family))
-            yield family, [reduce(operator.add, [values[run_id] for run_id in run_ids]) for run_ids in family.run_ids]
-        if only_metrics:
+            if any(isinstance(value, DocumentCounts) and only_totals(value) for value in sums_by_run.values()):
+                with_only_totals.append(str(family))
+            sums_by_size = []
+            for run_ids in family.run_ids:
+                sums_by_size.append(reduce(operator.add, [sums_by_run[run_id] for run_id in run_ids]))
+            yield family, sums_by_size
+        if with_only_totals:
             self.notes.append(
-                f"Imported without ranks: {listed(only_metrics)}. Intervals and tests of their laws in size include "
-                "the scatter between models, but not the choice of documents."
+                f"Imported without ranks: {listed(with_only_totals)}. Intervals and tests of their laws in size "
+                "include the scatter between models, but not the choice of documents."
             )
         if without_ranks:
             self.notes.append(f"Left out, because they were imported without ranks: {listed(without_ranks)}.")
@@ -225,7 +228,7 @@ def read_families(runs: Runs, read: Any, *, min_sizes: int = 1) -> Reading[Any]:
         min_sizes: the smallest number of sizes of a family. Families with fewer readable sizes are left out.
 
     """
-    return Reading(runs, read if callable(read) else _counts_at(runs, whole_ks(read)), min_sizes)
+    return Reading(runs, read if callable(read) else _count_reader(runs, whole_ks(read)), min_sizes)
 
 
 def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], T]) -> tuple[dict[str, T] | None, list[str]]:
@@ -233,29 +236,32 @@ def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], T]) -> 
 
     The sums are None if `load` needs ranks and all runs were imported without them.
     """
-    values: dict[str, T] = {}
+    sums_by_run: dict[str, T] = {}
     notes = []
     without_ranks = []
     models = dict(zip(map(str, family.rows["run_id"]), map(str, family.rows["model"]), strict=True))
     for run_id, model in models.items():
         try:
-            values[run_id] = _by_group(load(family, run_id), runs, run_id)
+            sums_by_run[run_id] = _sum_by_group(load(family, run_id), runs, run_id)
         except WithoutRanks:
             without_ranks.append(model)
         except (Unreadable, MissingColumn) as error:
             notes.append(f"{model} on {family.dataset} is left out: {error}.")
-    by_document = [run_id for run_id in values if run_id in runs.unread_groups and hasattr(values[run_id], "in_groups")]
-    if by_document and len(by_document) == len(values):
-        notes.append(f"{family}: {runs.unread_groups[by_document[0]]}, {BY_DOCUMENT}.")
+    ungrouped = []
+    for run_id, sums in sums_by_run.items():
+        if run_id in runs.unread_groups and hasattr(sums, "in_groups"):
+            ungrouped.append(run_id)
+    if ungrouped and len(ungrouped) == len(sums_by_run):
+        notes.append(f"{family}: {runs.unread_groups[ungrouped[0]]}, {BY_DOCUMENT}.")
     else:  # sums by document cannot be added to sums by group
-        for run_id in by_document:
-            del values[run_id]
+        for run_id in ungrouped:
+            del sums_by_run[run_id]
             notes.append(f"{models[run_id]} on {family.dataset} is left out: {runs.unread_groups[run_id]}.")
     if len(without_ranks) == len(models):
         return None, notes
     if without_ranks:
         notes.append(f"{family}: {listed(without_ranks)} left out, imported without ranks.")
-    return values, notes
+    return sums_by_run, notes
 
 
 def comparable_families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family], list[str]]:
@@ -274,38 +280,38 @@ def comparable_families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family]
     notes = []
     frame = without_repeats(runs.frame).sort_values(["non_embedding_params", "run_id"])
     for (name, dataset), all_rows in frame.groupby(["family", "dataset"], sort=True):
-        place = f"{name} on {dataset}"
+        name_and_dataset = f"{name} on {dataset}"
         rows = all_rows[all_rows["non_embedding_params"].notna()]
         if len(rows) < len(all_rows):
             models = sorted(set(all_rows.loc[all_rows["non_embedding_params"].isna(), "model"]), key=numeric_key)
-            notes.append(f"{place}: {listed(models)} left out: the size S is unknown.")
+            notes.append(f"{name_and_dataset}: {listed(models)} left out: the size S is unknown.")
         keys = differing_facts(rows)
         if keys:
-            mixed = "; ".join(describe_values(rows, key) for key in keys)
-            notes.append(f"{place}: its runs differ in {mixed}. Each kind is analysed separately.")
-        for label, part in split_by_facts(rows, keys):
-            counting, replaced = newest_runs(part)
-            family = Family(f"{name} {label}".strip(), str(dataset), counting)
-            notes += [f"{family}: {line}" for line in replaced]
+            differences = "; ".join(describe_values(rows, key) for key in keys)
+            notes.append(f"{name_and_dataset}: its runs differ in {differences}. Each kind is analysed separately.")
+        for label, part_rows in split_by_facts(rows, keys):
+            newest, replaced_notes = newest_runs(part_rows)
+            family = Family(f"{name} {label}".strip(), str(dataset), newest)
+            notes += [f"{family}: {note}" for note in replaced_notes]
             if len(family.s) < min_sizes:
-                notes.append(_few_sizes(family, min_sizes))
+                notes.append(_too_few_sizes_note(family, min_sizes))
                 continue
-            if len(family.s) < len(counting):
+            if len(family.s) < len(newest):
                 sizes = zip(family.run_ids, family.labels, strict=True)
-                several = [f"{len(ids)} runs of {size}" for ids, size in sizes if len(ids) > 1]
-                notes.append(f"{family}: {listed(several)}. The runs of a size are summed into one point.")
+                with_several_runs = [f"{len(ids)} runs of {size}" for ids, size in sizes if len(ids) > 1]
+                notes.append(f"{family}: {listed(with_several_runs)}. The runs of a size are summed into one point.")
             comparable.append(family)
     return comparable, notes
 
 
-def _counts_at(runs: Runs, ks: Sequence[int]) -> Callable[[Family, str], DocumentCounts]:
+def _count_reader(runs: Runs, ks: Sequence[int]) -> Callable[[Family, str], DocumentCounts]:
     def load(family: Family, run_id: str) -> DocumentCounts:
         return runs.document_counts(run_id, family.usable_ks(ks))
 
     return load
 
 
-def _by_group(value: Any, runs: Runs, run_id: str) -> Any:
+def _sum_by_group(value: Any, runs: Runs, run_id: str) -> Any:
     """Sum the rows of a value by group if the value has `in_groups` and the run's documents belong to groups."""
     if not hasattr(value, "in_groups") or getattr(value, "grouped", False):
         return value
@@ -315,5 +321,5 @@ def _by_group(value: Any, runs: Runs, run_id: str) -> Any:
     return value.in_groups(groups) if len(groups) else value
 
 
-def _few_sizes(family: Family, min_sizes: int) -> str:
+def _too_few_sizes_note(family: Family, min_sizes: int) -> str:
     return f"{family} is left out: it has {counted(len(family.s), 'size')}, and at least {min_sizes} are needed."

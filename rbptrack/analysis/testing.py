@@ -49,7 +49,7 @@ def foreign_imports(file: Path) -> list[str]:
 
     These are packages in `FORBIDDEN`, and names of rbptrack that no module in `PUBLIC` lists in `__all__`.
     """
-    wrong = []
+    forbidden_imports = []
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         names: dict[str, list[str]] = {}
         if isinstance(node, ast.Import):
@@ -60,10 +60,10 @@ def foreign_imports(file: Path) -> list[str]:
             package = module.partition(".")[0]
             public = importlib.import_module(module).__all__ if module in PUBLIC else []
             if package in FORBIDDEN:
-                wrong.append(module)
+                forbidden_imports.append(module)
             elif package == "rbptrack":
-                wrong += [f"{module}.{member}".rstrip(".") for member in members if member not in public]
-    return wrong
+                forbidden_imports += [f"{module}.{member}".rstrip(".") for member in members if member not in public]
+    return forbidden_imports
 
 
 def example_runs(
@@ -93,18 +93,19 @@ def example_runs(
     for family, sizes in (families or {"alpha": 5, "beta": 4}).items():
         for dataset in datasets:
             for i in range(sizes):
-                row, table = _example(family, dataset, 10**5 * 4**i, documents, tokens, rng)
+                row, table = _simulate_run(family, dataset, 10**5 * 4**i, documents, tokens, rng)
                 rows.append(row)
                 tables[str(row["run_id"])] = table
     return Runs(pd.DataFrame(rows), RankTables(tables))
 
 
-def _example(
+def _simulate_run(
     family: str, dataset: str, s: int, documents: int, tokens: int, rng: np.random.Generator
 ) -> tuple[dict[str, Any], RankTable]:
-    first = np.exp(-6 * s**-0.15)
-    rest = 1 / np.arange(2, _VOCABULARY + 1)
-    pmf = np.concatenate([[first], (1 - first) * rest / rest.sum()])
+    """Return the row of `Runs.frame` and the rank table of a simulated model of size s on one dataset."""
+    p_of_rank_1 = np.exp(-6 * s**-0.15)
+    weights_above_1 = 1 / np.arange(2, _VOCABULARY + 1)
+    pmf = np.concatenate([[p_of_rank_1], (1 - p_of_rank_1) * weights_above_1 / weights_above_1.sum()])
     count = documents * tokens
     rank = rng.choice(_VOCABULARY, size=count, p=pmf / pmf.sum()) + 1
     logprob = np.log(pmf[rank - 1]) - 0.1
@@ -119,7 +120,7 @@ def _example(
         logprob=logprob,
         entropy=np.full(count, log(_VOCABULARY) / 2),
         top=np.zeros(count),
-        top_logprob=np.maximum(logprob, np.log(first)),
+        top_logprob=np.maximum(logprob, np.log(p_of_rank_1)),
     )
     name = f"{family}-{s}"
     row: dict[str, Any] = {
@@ -184,8 +185,10 @@ class AnalyzerContract:
 
     def test_it_imports_what_is_public(self) -> None:
         """Check that the analyzer imports only public names of rbptrack, and no package in `FORBIDDEN`."""
-        wrong = foreign_imports(Path(inspect.getfile(type(self.analyzer))))
-        assert not wrong, f"an analyzer may import names that {', '.join(PUBLIC)} list, but not {', '.join(wrong)}"
+        forbidden_imports = foreign_imports(Path(inspect.getfile(type(self.analyzer))))
+        assert not forbidden_imports, (
+            f"an analyzer may import names that {', '.join(PUBLIC)} list, but not {', '.join(forbidden_imports)}"
+        )
 
     def test_it_finds_something(self) -> None:
         """Check that the report has results, tables or notes, and that its headline is short."""
