@@ -26,7 +26,7 @@ import pandas as pd
 from pydantic import Field, PositiveInt
 
 from rbptrack.analysis import (
-    ONE_POINT,
+    POINT_COLUMNS,
     Analyzer,
     Glossary,
     Report,
@@ -354,7 +354,7 @@ def _comparable_groups(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]
     """Yield groups of comparable measurements of one dataset, each with its name."""
     for dataset, rows in frame.groupby("dataset", sort=True):
         # Models may differ in these columns: tokenizers and chat templates differ, and the last checkpoint is used.
-        may_differ = ("num_tokens", "chat_template", *ONE_POINT)
+        may_differ = ("num_tokens", "chat_template", *POINT_COLUMNS)
         keys = [key for key in differing_facts(rows) if key not in may_differ]
         for label, part in split_by_facts(rows, keys):
             yield f"{dataset} {label}".strip(), part

@@ -18,7 +18,7 @@ import pandas as pd
 from pydantic import PositiveInt
 
 from rbptrack.analysis import (
-    ONE_POINT,
+    POINT_COLUMNS,
     Analyzer,
     Glossary,
     Report,
@@ -257,7 +257,7 @@ def _comparable_checkpoints(frame: pd.DataFrame) -> tuple[list[tuple[str, str, p
     groups = []
     notes = []
     for (family, dataset), rows in frame.groupby(["family", "dataset"], sort=True):
-        keys = [key for key in differing_facts(rows) if key not in ONE_POINT]
+        keys = [key for key in differing_facts(rows) if key not in POINT_COLUMNS]
         for label, part in split_by_facts(rows, keys):
             name = f"{family} {label}".strip()
             newest, replaced = newest_runs(part)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from rbptrack.api import LoggedMeasurement, analyze, laws, measure, runs
+    from rbptrack.api import LoggableMeasurement, analyze, laws, measure, runs
     from rbptrack.callback import RankCallback
 
-__all__ = ["LoggedMeasurement", "RankCallback", "__version__", "analyze", "laws", "measure", "runs"]
+__all__ = ["LoggableMeasurement", "RankCallback", "__version__", "analyze", "laws", "measure", "runs"]
 
 _MODULE_OF_NAME = {
-    "LoggedMeasurement": "api",
+    "LoggableMeasurement": "api",
     "RankCallback": "callback",
     "analyze": "api",
     "laws": "api",

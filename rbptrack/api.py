@@ -56,7 +56,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LoggedMeasurement(Measurement):
+class LoggableMeasurement(Measurement):
     """A measurement that `measure` returns. It can be printed, plotted and logged to MLflow.
 
     Attributes:
@@ -168,7 +168,7 @@ def measure(
     k: int | Sequence[int] = DEFAULT_KS,
     batch_tokens: int = 0,
     progress: bool = True,
-) -> LoggedMeasurement:
+) -> LoggableMeasurement:
     """Measure how a causal language model in memory ranks the tokens of some texts.
 
     The model stays on its device and keeps the precision of its weights, even if autocast or TF32 is on. It is in
@@ -253,7 +253,7 @@ def _measure_in_folder(
     config: Config,
     *,
     show_bar: bool,
-) -> LoggedMeasurement:
+) -> LoggableMeasurement:
     """Measure a corpus with a model, one thread at a time. Writes the ranks and the record into a folder."""
     from rbptrack.models.causal import evaluation_mode, split_model
     from rbptrack.models.tokenizer import rules_hash
@@ -277,7 +277,8 @@ def _measure_in_folder(
         measured, record = measure_loaded(
             folder, config, causal, corpus, tokenizer, collect_facts, began=began, show_bar=show_bar
         )
-    return LoggedMeasurement(**{entry.name: getattr(measured, entry.name) for entry in fields(measured)}, record=record)
+    values = {field.name: getattr(measured, field.name) for field in fields(measured)}
+    return LoggableMeasurement(**values, record=record)
 
 
 def _hash_ranks(ranks: RankTable) -> str:

@@ -44,12 +44,12 @@ class Place(Enum):
     METRIC = "metric"
 
 
-class Agree(Enum):
-    """Which runs must have equal values of a fact."""
+class Scope(Enum):
+    """The runs that must have equal values of a fact."""
 
-    NOBODY = ""
+    NONE = ""
     LAW = "law"  # all runs of one law
-    SIZE = "size"  # all runs of one size in a law; they are summed into one point
+    POINT = "point"  # all runs of one size in a law; they are summed into one point of the fit
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class Fact:
         dtype: the column's type in pandas.
         meaning: a phrase for the documentation. It names the unit.
         identity: the keys of the measurement's identity from which the value comes.
-        agree: the runs that must have equal values.
-        determined_by: columns that usually determine this one. A message about runs that are not comparable does not
-            name this column if one of those columns explains the difference.
-        same_tokens: whether two measurements that scored the same tokens in the same way have equal values.
+        equal_within: the runs that must have equal values.
+        determined_by: columns that usually cause a difference in this column. If runs differ in one of them too, a
+            message about these runs does not name this column.
+        same_tokens: whether measurements that scored the same tokens in the same way have equal values.
         importable: whether an imported table of results may contain the fact.
         label: text before the value in the name of a part of a family. The label `seq_len ` gives the name
             `pythia seq_len 512`.
@@ -82,7 +82,7 @@ class Fact:
     dtype: str
     meaning: str
     identity: tuple[str, ...] = ()
-    agree: Agree = Agree.NOBODY
+    equal_within: Scope = Scope.NONE
     determined_by: tuple[str, ...] = ()
     same_tokens: bool = False
     importable: bool = False
@@ -94,7 +94,7 @@ class Fact:
     @property
     def distinguishes(self) -> bool:
         """Whether measurements that differ in this fact are different measurements."""
-        return bool(self.identity) or self.agree is not Agree.NOBODY
+        return bool(self.identity) or self.equal_within is not Scope.NONE
 
     def format_value(self, value: Any) -> str:
         """Format a value for names and notes: 8 characters of a hash, `2.1B` for a large number."""
@@ -107,8 +107,8 @@ class Fact:
 
 MODEL, TEXTS, METHOD, RESULT, RUN = Subject
 ATTRIBUTE, TAG, PARAM, METRIC = Place
-LAW = Agree.LAW
-SIZE = Agree.SIZE
+LAW = Scope.LAW
+POINT = Scope.POINT
 
 FACTS: tuple[Fact, ...] = (
     Fact("run_id", RUN, ATTRIBUTE, "string", "MLflow's ID of the run", is_hash=True),
@@ -124,25 +124,25 @@ FACTS: tuple[Fact, ...] = (
     Fact("seed", MODEL, PARAM, "Int64", "training seed, if a family has several models of one size",
          identity=("seed",)),
     Fact("revision", MODEL, PARAM, "string", "the requested branch, tag or commit",
-         identity=("model",), agree=SIZE, importable=True, in_logged_model=True),
+         identity=("model",), equal_within=POINT, importable=True, in_logged_model=True),
     Fact("commit", MODEL, TAG, "string", "`repository@commit` of the weights, or a hash of their files",
          identity=("model",), is_hash=True, in_logged_model=True),
     Fact("gguf", MODEL, PARAM, "string", "the GGUF file that holds the weights"),
     Fact("weights", MODEL, PARAM, "string",
          "quantisation of the stored weights, such as `Q4_K_M` or `int8 torchao`; missing if not quantised",
-         identity=("model",), agree=LAW, importable=True, missing="as published", in_logged_model=True),
+         identity=("model",), equal_within=LAW, importable=True, missing="as published", in_logged_model=True),
     Fact("dtype", MODEL, PARAM, "string",
          "precision of the forward pass; `tf32` if float32 products are computed in TF32",
-         identity=("dtype", "matmul"), agree=LAW, importable=True, in_logged_model=True),
+         identity=("dtype", "matmul"), equal_within=LAW, importable=True, in_logged_model=True),
     Fact("tokenizer", MODEL, PARAM, "string", "the requested tokenizer, if it is not the model's own",
          identity=("tokenizer",), in_logged_model=True),
     Fact("tokenizer_commit", MODEL, PARAM, "string",
          "`repository@commit` of the requested tokenizer, or a hash of its files",
          identity=("tokenizer",), is_hash=True, in_logged_model=True),
     Fact("tokenizer_rules", MODEL, PARAM, "string", "hash of the rules by which the tokenizer splits texts",
-         identity=("tokenizer_rules",), agree=SIZE, label="tokenizer ", is_hash=True),
+         identity=("tokenizer_rules",), equal_within=POINT, label="tokenizer ", is_hash=True),
     Fact("chat_template", MODEL, PARAM, "string", "hash of the chat template that rendered the documents",
-         identity=("chat",), agree=LAW, same_tokens=True, importable=True, label="chat ", missing="no chat",
+         identity=("chat",), equal_within=LAW, same_tokens=True, importable=True, label="chat ", missing="no chat",
          is_hash=True),
     Fact("vocab_size", MODEL, PARAM, "Int64", "|V|: number of entries among which a target is ranked",
          same_tokens=True, importable=True, in_logged_model=True),
@@ -151,7 +151,7 @@ FACTS: tuple[Fact, ...] = (
     Fact("total_params", MODEL, PARAM, "Int64", "number of all parameters; tied parameters count once",
          importable=True, in_logged_model=True),
     Fact("training_tokens", MODEL, PARAM, "Float64", "D: number of tokens that the weights were trained on",
-         agree=SIZE, importable=True, label="at D=", in_logged_model=True),
+         equal_within=POINT, importable=True, label="at D=", in_logged_model=True),
     # The texts
     Fact("dataset", TEXTS, TAG, "string", "name of the texts",
          identity=("dataset",), same_tokens=True, importable=True),
@@ -162,24 +162,24 @@ FACTS: tuple[Fact, ...] = (
     Fact("fields", TEXTS, PARAM, "string", "the fields that make a document, if not `text`"),
     Fact("selection", TEXTS, PARAM, "string", "the way in which documents were selected"),
     Fact("documents_hash", TEXTS, PARAM, "string", "hash of the selected texts",
-         identity=("texts",), agree=LAW, same_tokens=True, importable=True, label="texts ", is_hash=True),
+         identity=("texts",), equal_within=LAW, same_tokens=True, importable=True, label="texts ", is_hash=True),
     Fact("documents", TEXTS, PARAM, "Int64", "number of documents", importable=True),
     Fact("groups", TEXTS, TAG, "Int64", "number of groups of documents (books, sites), if a field names them",
          identity=("group",)),
     # How it was measured
     Fact("sequence", METHOD, PARAM, "string", "rule for cutting documents into sequences: `slide`, `truncate`, `pack`",
-         identity=("sequence",), agree=LAW, same_tokens=True, importable=True),
+         identity=("sequence",), equal_within=LAW, same_tokens=True, importable=True),
     Fact("seq_len", METHOD, PARAM, "Int64", "largest number of tokens of a sequence",
-         identity=("seq_len",), agree=LAW, same_tokens=True, importable=True, label="seq_len "),
+         identity=("seq_len",), equal_within=LAW, same_tokens=True, importable=True, label="seq_len "),
     Fact("context", METHOD, PARAM, "Int64", "with `slide`, tokens that a sequence repeats from the previous one",
-         identity=("context",), agree=LAW, determined_by=("sequence",), same_tokens=True, importable=True,
+         identity=("context",), equal_within=LAW, determined_by=("sequence",), same_tokens=True, importable=True,
          label="context "),
     Fact("candidates", METHOD, PARAM, "string", "entries among which a target is ranked: `vocabulary` or `tokenizer`",
-         identity=("candidates",), agree=LAW, same_tokens=True, importable=True, label="candidates "),
+         identity=("candidates",), equal_within=LAW, same_tokens=True, importable=True, label="candidates "),
     Fact("rank", METHOD, PARAM, "string", "definition of rank in the metrics: `paper` or `strict`",
-         identity=("rank",), agree=LAW, same_tokens=True, importable=True, label="rank "),
+         identity=("rank",), equal_within=LAW, same_tokens=True, importable=True, label="rank "),
     Fact("scoring", METHOD, PARAM, "Int64", "version of the scoring code",
-         identity=("scoring",), agree=LAW, importable=True, label="scoring "),
+         identity=("scoring",), equal_within=LAW, importable=True, label="scoring "),
     Fact("reference", METHOD, PARAM, "string",
          "the reference model, whose predictions were compared with those of the model",
          identity=("reference",)),
@@ -189,7 +189,7 @@ FACTS: tuple[Fact, ...] = (
     Fact("device", METHOD, PARAM, "string", "the device on which the model ran"),
     # Results; rbp_<k> and rbp_<k>_se of each logged k come after them
     Fact("num_tokens", RESULT, METRIC, "Int64", "number of scored tokens",
-         agree=LAW, determined_by=("documents_hash", "sequence", "seq_len", "context", "chat_template"),
+         equal_within=LAW, determined_by=("documents_hash", "sequence", "seq_len", "context", "chat_template"),
          same_tokens=True, importable=True, label="tokens "),
     Fact("ce", RESULT, METRIC, "Float64", "cross-entropy, nats per token", importable=True),
     Fact("ce_se", RESULT, METRIC, "Float64", "standard error of `ce`, over documents or groups"),
@@ -224,23 +224,23 @@ FACTS: tuple[Fact, ...] = (
     Fact("without_ranks", RUN, TAG, "boolean", "whether only metrics were imported"),
 )  # fmt: skip
 
-BY_NAME: Mapping[str, Fact] = {fact.name: fact for fact in FACTS}
+FACT_BY_NAME: Mapping[str, Fact] = {fact.name: fact for fact in FACTS}
 COLUMNS: Mapping[str, str] = {fact.name: fact.dtype for fact in FACTS}
 """The columns of `Runs.frame` and their types. `Runs` adds `name` in front, and rbp_<k> and rbp_<k>_se at the end."""
 
-ONE_LAW = tuple(fact.name for fact in FACTS if fact.agree is Agree.LAW)
-"""Columns in which all runs of one law must agree."""
+LAW_COLUMNS = tuple(fact.name for fact in FACTS if fact.equal_within is Scope.LAW)
+"""Columns in which all runs of one law must have equal values."""
 
-ONE_POINT = tuple(fact.name for fact in FACTS if fact.agree is Agree.SIZE)
-"""Columns in which all runs of one size of a law must agree."""
+POINT_COLUMNS = tuple(fact.name for fact in FACTS if fact.equal_within is Scope.POINT)
+"""Columns in which all runs of one size of a law must have equal values."""
 
-SAME_TOKENS = tuple(fact.name for fact in FACTS if fact.same_tokens)
+SAME_TOKENS_COLUMNS = tuple(fact.name for fact in FACTS if fact.same_tokens)
 """Columns in which measurements of the same tokens have equal values."""
 
-IMPORTABLE = tuple(fact.name for fact in FACTS if fact.importable)
+IMPORTABLE_COLUMNS = tuple(fact.name for fact in FACTS if fact.importable)
 """Columns that an imported table of results may contain, in addition to rbp_<k> and standard errors."""
 
-MAY_DIFFER: Mapping[str, str] = {
+ALLOWED_DIFFERENCES: Mapping[str, str] = {
     "family": "laws are fitted for each family separately",
     "size": "a law describes how results change with size",
     "seed": "the runs of several seeds are summed into one point",
@@ -249,18 +249,18 @@ MAY_DIFFER: Mapping[str, str] = {
     "group": "groups change standard errors, but not ranks",
     "reference": "a reference does not change the ranks of the measured model",
 }
-"""Keys of the identity for which no fact requires agreement, and why."""
+"""Keys of the identity in which the runs of one law may differ, and the reason for each key."""
 
-SAME_RANKS = tuple(
+SAME_RANKS_COLUMNS = tuple(
     fact.name
     for fact in FACTS
     if (fact.distinguishes or fact.same_tokens) and fact.identity not in (("group",), ("reference",))
 )
 """Columns in which measurements with the same ranks have equal values. Group and reference do not change ranks."""
 
-DISTINGUISHING = tuple(
+DISTINGUISHING_COLUMNS = tuple(
     fact.name
-    for fact in sorted(FACTS, key=lambda fact: fact.is_hash)
+    for fact in sorted(FACTS, key=lambda fact: fact.is_hash)  # hashes last, because a reader prefers other values
     if fact.distinguishes and fact.place is not Place.METRIC
 )
 """Columns that distinguish measurements of one model on one dataset. Names of measurements use them in this order."""
@@ -269,19 +269,11 @@ DISTINGUISHING = tuple(
 def stored_texts(place: Place, values: Mapping[str, object]) -> dict[str, str]:
     """Select the facts that MLflow keeps in one place, and convert them to texts.
 
-    Empty, zero and missing values are left out.
-
-    Args:
-        place: the place.
-        values: facts by name.
-
-    Raises:
-        KeyError: a name is not in the table of facts.
-
+    Empty, zero and missing values are left out. Raises KeyError if a name is not in the table of facts.
     """
     stored = {}
     for name, value in values.items():
-        if BY_NAME[name].place is place and value:
+        if FACT_BY_NAME[name].place is place and value:
             stored[name] = "true" if value is True else str(value)
     return stored
 

@@ -16,7 +16,7 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import rbptrack
-from rbptrack import LoggedMeasurement
+from rbptrack import LoggableMeasurement
 from rbptrack.base.errors import BadInput, MeasurementError
 from rbptrack.config.paths import embedded
 
@@ -57,7 +57,7 @@ def test_rbptrack_has_exactly_its_public_names() -> None:
 
 
 @pytest.fixture(scope="module")
-def measurement(nano: Nano) -> LoggedMeasurement:
+def measurement(nano: Nano) -> LoggableMeasurement:
     """Measure nano-6k, in training mode, on the first 32 tokens of each of the two TEXTS."""
     model, tokenizer = nano
     model.train()
@@ -68,7 +68,7 @@ def measurement(nano: Nano) -> LoggedMeasurement:
 
 
 def test_measure_gives_the_ranks_and_the_cross_entropy_of_the_definitions(
-    nano: Nano, measurement: LoggedMeasurement
+    nano: Nano, measurement: LoggableMeasurement
 ) -> None:
     model, tokenizer = nano
     ranks = []
@@ -88,17 +88,17 @@ def test_measure_gives_the_ranks_and_the_cross_entropy_of_the_definitions(
     assert measurement.metrics()["rbp_10"] == measurement.rbp(10)
 
 
-def test_measure_names_a_model_by_its_type_and_its_number_of_parameters(measurement: LoggedMeasurement) -> None:
+def test_measure_names_a_model_by_its_type_and_its_number_of_parameters(measurement: LoggableMeasurement) -> None:
     assert measurement.non_embedding_params == 5676
     assert measurement.model == "gpt_neox-5.68k"
     assert repr(measurement).startswith("gpt_neox-5.68k / texts")
 
 
-def test_plot_of_a_measurement_is_a_vega_chart(measurement: LoggedMeasurement) -> None:
+def test_plot_of_a_measurement_is_a_vega_chart(measurement: LoggableMeasurement) -> None:
     assert measurement.plot().to_dict()["$schema"]
 
 
-def test_metrics_of_two_documents_have_no_standard_error(measurement: LoggedMeasurement) -> None:
+def test_metrics_of_two_documents_have_no_standard_error(measurement: LoggableMeasurement) -> None:
     assert "ce_se" not in measurement.metrics()
 
 
@@ -279,7 +279,7 @@ def test_analyze_runs_an_analyzer_by_its_name_and_checks_its_options(nano: Nano)
 
 @pytest.mark.parametrize("arguments", [{"sweep": "a\nb"}, {"sweep": 3}, {"experiment": "a\nb"}, {"tracking_uri": 3}])
 def test_log_refuses_a_wrong_argument_and_writes_nothing(
-    arguments: dict[str, Any], measurement: LoggedMeasurement, empty_folder: Path
+    arguments: dict[str, Any], measurement: LoggableMeasurement, empty_folder: Path
 ) -> None:
     with pytest.raises(BadInput):
         measurement.log(**arguments)

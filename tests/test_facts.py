@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rbptrack.analysis.rules import ImportedRow
 from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
-from rbptrack.facts import COLUMNS, FACTS, IMPORTABLE, MAY_DIFFER, Agree
+from rbptrack.facts import ALLOWED_DIFFERENCES, COLUMNS, FACTS, IMPORTABLE_COLUMNS, Scope
 from rbptrack.sweep.cells import cell_identity
 
 MODEL = ModelConfig(family="pythia", size="70m")
@@ -22,8 +22,8 @@ def test_facts_show_every_key_of_the_identity() -> None:
 
 
 def test_every_key_of_the_identity_must_agree_or_is_listed_with_a_reason() -> None:
-    must_agree = {key for fact in FACTS if fact.agree is not Agree.NOBODY for key in fact.identity}
-    assert must_agree | MAY_DIFFER.keys() == set(identity())
+    must_agree = {key for fact in FACTS if fact.equal_within is not Scope.NONE for key in fact.identity}
+    assert must_agree | ALLOWED_DIFFERENCES.keys() == set(identity())
 
 
 def test_each_fact_is_one_column_with_a_meaning() -> None:
@@ -36,4 +36,4 @@ def test_each_fact_follows_only_from_other_columns() -> None:
 
 
 def test_imported_row_has_exactly_the_importable_facts() -> None:
-    assert set(ImportedRow.model_fields) == set(IMPORTABLE)
+    assert set(ImportedRow.model_fields) == set(IMPORTABLE_COLUMNS)

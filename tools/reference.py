@@ -30,7 +30,7 @@ from rbptrack.cli.app import app
 from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import CellConfig, Config
 from rbptrack.discovery import ANALYZERS, EXPORTERS, IMPORTERS, PluginKind, find_plugins
-from rbptrack.facts import FACTS, Agree, Fact, Subject
+from rbptrack.facts import FACTS, Fact, Scope, Subject
 from rbptrack.ranks import COLUMNS
 
 ROOT = Path(__file__).parent.parent
@@ -45,7 +45,7 @@ The site that `make docs` builds has all signatures here.
 
 ::: rbptrack.api
     options:
-      members: [measure, LoggedMeasurement, runs, laws, analyze]
+      members: [measure, LoggableMeasurement, runs, laws, analyze]
 
 ::: rbptrack.callback.RankCallback
 
@@ -107,6 +107,7 @@ def code(text: object) -> str:
 def commands() -> str:
     """Return the page of the program's commands with their arguments and flags."""
     program: Any = typer.main.get_command(app)
+    program.commands = {name: command for name, command in program.commands.items() if not command.hidden}
     text = get_docs_for_click(obj=program, ctx=typer.Context(program), name="rbptrack", title="Commands")
     for name, command in program.commands.items():  # Typer cuts the summaries in its list of commands
         summary = inspect.cleandoc(command.help).split("\n\n")[0].replace("\n", " ")
@@ -267,8 +268,8 @@ def columns() -> str:
 def _marks(fact: Fact) -> str:
     """Say what a fact decides, as in `law, tokens, imported`."""
     marks = {
-        "law": fact.agree is Agree.LAW,
-        "point": fact.agree is Agree.SIZE,
+        "law": fact.equal_within is Scope.LAW,
+        "point": fact.equal_within is Scope.POINT,
         "tokens": fact.same_tokens,
         "imported": fact.importable,
     }

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from rbptrack.analysis import IMPORTABLE, Exporter, Runs, counted, csv_text, file_part, markdown_text
+from rbptrack.analysis import IMPORTABLE_COLUMNS, Exporter, Runs, counted, csv_text, file_part, markdown_text
 from rbptrack.ranks import is_rbp_column, rbp_ks, rbp_name
 
 DATA = "measurements.csv"
@@ -44,7 +44,7 @@ class Hub(Exporter):
     def export(self, runs: Runs, out: Path) -> str:
         frame = runs.frame
         metrics = [name for name in frame.columns if is_rbp_column(name) or name == "ce_se"]
-        table = frame[[*IMPORTABLE, *metrics]].dropna(axis="columns", how="all")
+        table = frame[[*IMPORTABLE_COLUMNS, *metrics]].dropna(axis="columns", how="all")
         (out / DATA).write_text(csv_text(table), encoding="utf-8")
         ks = rbp_ks(frame.columns)
         entries_by_path = _eval_results(frame, ks)

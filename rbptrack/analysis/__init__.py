@@ -40,13 +40,13 @@ from rbptrack.base.escape import file_part
 from rbptrack.base.files import read_small
 from rbptrack.base.formatting import counted, format_number, listed, short_hash
 from rbptrack.base.markup import csv_text, markdown_text
-from rbptrack.facts import IMPORTABLE, ONE_POINT
+from rbptrack.facts import IMPORTABLE_COLUMNS, POINT_COLUMNS
 
 __all__ = [
     "BY_DOCUMENT",
     "CHANGES_GLOSSARY",
-    "IMPORTABLE",
-    "ONE_POINT",
+    "IMPORTABLE_COLUMNS",
+    "POINT_COLUMNS",
     "PUBLISHED_IN",
     "SCORES",
     "S_COLUMNS",

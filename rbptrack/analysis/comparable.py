@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from rbptrack.base.formatting import counted, listed
-from rbptrack.facts import BY_NAME, ONE_LAW, ONE_POINT, SAME_RANKS
+from rbptrack.facts import FACT_BY_NAME, LAW_COLUMNS, POINT_COLUMNS, SAME_RANKS_COLUMNS
 
 
 def without_repeats(frame: pd.DataFrame) -> pd.DataFrame:
@@ -27,8 +27,8 @@ def without_repeats(frame: pd.DataFrame) -> pd.DataFrame:
     """
     reference = (frame["reference"] + "@" + frame["reference_commit"].fillna("")).fillna("")
     precedence = reference + frame["groups"].isna().map({True: " by document", False: ""})
-    with_precedence = frame[list(SAME_RANKS)].assign(precedence=precedence)
-    groups = with_precedence.groupby(list(SAME_RANKS), dropna=False, observed=True)
+    with_precedence = frame[list(SAME_RANKS_COLUMNS)].assign(precedence=precedence)
+    groups = with_precedence.groupby(list(SAME_RANKS_COLUMNS), dropna=False, observed=True)
     return frame[precedence == groups["precedence"].transform("min")]  # keeps all rows of equal precedence
 
 
@@ -39,20 +39,20 @@ def newest_runs(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     new measurement then have the same model name. They do not differ in the seed, so their counts must not be summed.
 
     Args:
-        rows: rows of `Runs.frame` of one family on one dataset, which agree in the columns `ONE_LAW`.
+        rows: rows of `Runs.frame` of one family on one dataset, which agree in the columns `LAW_COLUMNS`.
 
     Returns:
         The newest rows in their order, and a sentence for each model that has older rows.
 
     """
-    keys = ["model", "non_embedding_params", *ONE_POINT]
+    keys = ["model", "non_embedding_params", *POINT_COLUMNS]
     if rows["model"].is_unique or not rows[keys].duplicated().any():  # the first condition is faster
         return rows, []
     by_age = rows.sort_values(["started", "run_id"], kind="stable", na_position="first")
     older = by_age.duplicated(keys, keep="last").reindex(rows.index)
     notes = []
     for model, repeated in by_age[by_age.duplicated(keys, keep=False)].groupby("model", sort=True):
-        commits = [BY_NAME["commit"].format_value(commit) for commit in dict.fromkeys(repeated["commit"])]
+        commits = [FACT_BY_NAME["commit"].format_value(commit) for commit in dict.fromkeys(repeated["commit"])]
         occasions = f"at the commits {listed(commits)}" if len(commits) > 1 else f"{len(repeated)} times"
         notes.append(f"{model} was measured {occasions}; only the newest measurement counts.")
     return rows[~older], notes
@@ -68,12 +68,12 @@ def differing_facts(rows: pd.DataFrame) -> list[str]:
         rows: rows of `Runs.frame` of one family on one dataset.
 
     """
-    keys = [name for name in ONE_LAW if rows[name].nunique(dropna=False) > 1]
-    for name in [key for key in keys if BY_NAME[key].determined_by]:
-        causes = [key for key in BY_NAME[name].determined_by if key in keys]
+    keys = [name for name in LAW_COLUMNS if rows[name].nunique(dropna=False) > 1]
+    for name in [key for key in keys if FACT_BY_NAME[key].determined_by]:
+        causes = [key for key in FACT_BY_NAME[name].determined_by if key in keys]
         if causes and not _differs_within(rows, causes, name):
             keys.remove(name)
-    for name in ONE_POINT:
+    for name in POINT_COLUMNS:
         if _differs_within(rows, [*keys, "non_embedding_params"], name):
             keys.append(name)
     return keys
@@ -81,7 +81,7 @@ def differing_facts(rows: pd.DataFrame) -> list[str]:
 
 def describe_values(rows: pd.DataFrame, key: str) -> str:
     """Return how many rows have each value of a column, such as `dtype (float32: 3 runs, bfloat16: 1 run)`."""
-    counts = pd.Series([BY_NAME[key].format_value(value) for value in rows[key]]).value_counts()
+    counts = pd.Series([FACT_BY_NAME[key].format_value(value) for value in rows[key]]).value_counts()
     ordered = sorted(counts.items(), key=lambda item: (-item[1], numeric_key(str(item[0]))))
     run_counts = [f"{value}: {counted(int(count), 'run')}" for value, count in ordered]
     return f"{key} ({', '.join(run_counts)})"
@@ -103,7 +103,7 @@ def split_by_facts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, p
         return []
     if not keys:
         return [("", rows)]
-    facts = [BY_NAME[key] for key in keys]
+    facts = [FACT_BY_NAME[key] for key in keys]
     labels_and_parts = []
     for values, part in rows.groupby(list(keys), dropna=False, observed=True):
         words = [fact.label + fact.format_value(value) for fact, value in zip(facts, values, strict=True)]

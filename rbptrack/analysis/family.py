@@ -32,7 +32,7 @@ from rbptrack.analysis.rank_reader import whole_ks
 from rbptrack.analysis.rank_store import Unreadable, WithoutRanks
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.formatting import compact, counted, listed
-from rbptrack.facts import BY_NAME, ONE_LAW, Subject
+from rbptrack.facts import FACT_BY_NAME, LAW_COLUMNS, Subject
 from rbptrack.ranks import DocumentCounts, FloatArray, MissingColumn, rbp_ks
 from rbptrack.stats.documents import only_totals
 
@@ -146,7 +146,7 @@ class Family:
 
     @cached_property
     def _conditions(self) -> list[str]:
-        keys = [name for name in ONE_LAW if BY_NAME[name].subject in (Subject.TEXTS, Subject.METHOD)]
+        keys = [name for name in LAW_COLUMNS if FACT_BY_NAME[name].subject in (Subject.TEXTS, Subject.METHOD)]
         return self.rows[keys].iloc[0].astype("string").fillna("").tolist()
 
     @cached_property
@@ -267,9 +267,9 @@ def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], T]) -> 
 def comparable_families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family], list[str]]:
     """Divide the runs of every family on every dataset into families that may share a law.
 
-    - The runs of a returned family agree in the columns `rbptrack.facts.ONE_LAW`, such as weights, precision, texts and
-      sequences. If the runs of a family differ in them, several families are returned.
-    - The runs of one size also agree in the columns `ONE_POINT`, which identify the checkpoint. They are runs of
+    - The runs of a returned family agree in the columns `rbptrack.facts.LAW_COLUMNS`, such as weights, precision, texts
+      and sequences. If the runs of a family differ in them, several families are returned.
+    - The runs of one size also agree in the columns `POINT_COLUMNS`, which identify the checkpoint. They are runs of
       different models, such as seeds. If one model has several runs, only the newest is kept.
 
     Returns:

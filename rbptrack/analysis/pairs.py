@@ -14,7 +14,7 @@ from rbptrack.analysis.report import Report, Term
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.formatting import character_spans
-from rbptrack.facts import BY_NAME, DISTINGUISHING, SAME_TOKENS, Fact
+from rbptrack.facts import DISTINGUISHING_COLUMNS, FACT_BY_NAME, SAME_TOKENS_COLUMNS, Fact
 from rbptrack.ranks import HEADLINE_KS
 from rbptrack.stats.changes import ChangedToken, Changes, OtherTokens, compare
 
@@ -54,7 +54,7 @@ _IN_MODEL_NAME = ("family", "size", "model", "repo", "seed", "revision")  # fact
 
 def same_tokens(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Yield groups of at least two rows of `Runs.frame` whose measurements scored the same tokens."""
-    for _, rows in frame.groupby(list(SAME_TOKENS), dropna=False, observed=True):
+    for _, rows in frame.groupby(list(SAME_TOKENS_COLUMNS), dropna=False, observed=True):
         if len(rows) > 1:
             yield rows
 
@@ -70,11 +70,11 @@ def pair_name(first: pd.Series[Any], second: pd.Series[Any]) -> str:
 
     """
     differing = []
-    for name in DISTINGUISHING:
+    for name in DISTINGUISHING_COLUMNS:
         value_a = first[name]
         value_b = second[name]
         if pd.isna(value_a) != pd.isna(value_b) or (pd.notna(value_a) and value_a != value_b):
-            differing.append(BY_NAME[name])
+            differing.append(FACT_BY_NAME[name])
     has_two_models = first["model"] != second["model"]
     shown = [fact for fact in differing if not fact.is_hash and not (has_two_models and fact.name in _IN_MODEL_NAME)]
     if not shown and not has_two_models:
@@ -116,7 +116,7 @@ def compare_runs(
     names = f"{first['name']} and {second['name']}"
     if first["run_id"] == second["run_id"]:
         raise BadInput(f"{first['name']} cannot be compared with itself. Name two measurements")
-    for column in SAME_TOKENS:
+    for column in SAME_TOKENS_COLUMNS:
         value_a = first[column]
         value_b = second[column]
         if pd.notna(value_a) and pd.notna(value_b) and value_a != value_b:

@@ -18,7 +18,7 @@ from rbptrack.base.errors import BadInput, shortened_list, unknown_name
 from rbptrack.base.expression import rows_that_pass
 from rbptrack.base.formatting import counted, readable_text
 from rbptrack.config.patterns import matches_patterns, natural_key
-from rbptrack.facts import BY_NAME, COLUMNS, DISTINGUISHING
+from rbptrack.facts import COLUMNS, DISTINGUISHING_COLUMNS, FACT_BY_NAME
 from rbptrack.ranks import HEADLINE_KS, DocumentCounts, RankHistogram, RankTable, is_rbp_column, rbp_name
 
 _MAX_SHOWN = 60  # the most rows that are printed when `Runs` is displayed
@@ -398,12 +398,12 @@ def _unique_names(frame: pd.DataFrame) -> pd.Series[str]:
     `mine-115k/notes@bfloat16`.
     """
     names = pd.Series([f"{model}/{dataset}" for model, dataset in zip(frame["model"], frame["dataset"], strict=True)])
-    for column in (*DISTINGUISHING, "run_id"):
+    for column in (*DISTINGUISHING_COLUMNS, "run_id"):
         repeated = names[names.duplicated(keep=False)]
         if repeated.empty:
             break
         values = frame.loc[repeated.index, column]
         values = values[values.groupby(repeated).transform("nunique", dropna=False) > 1]
-        marks = ["" if pd.isna(value) else "@" + BY_NAME[column].format_value(value) for value in values]
+        marks = ["" if pd.isna(value) else "@" + FACT_BY_NAME[column].format_value(value) for value in values]
         names[values.index] += pd.Series(marks, index=values.index, dtype="string")
     return names.astype("string")

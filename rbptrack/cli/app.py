@@ -37,7 +37,7 @@ from rbptrack.cli.ui import ui
 from rbptrack.cli.verify import verify
 from rbptrack.config.paths import mlruns_folder
 from rbptrack.console.log import log_to_file
-from rbptrack.console.output import complain, program_name
+from rbptrack.console.output import print_problem, program_name
 
 TRACEBACK = "--traceback"  # accepted at any place on the command line
 
@@ -145,13 +145,14 @@ def _check_command(word: str) -> None:
 
 def _error_text(error: TyperException) -> str:
     """Return the text of an error. If an unknown option has the name of a column, suggest `--where` with it."""
-    from rbptrack.facts import BY_NAME
+    from rbptrack.facts import FACT_BY_NAME
 
     context = getattr(error, "ctx", None)
     column = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
-    if column not in BY_NAME or context is None or all(option.name != "where" for option in context.command.params):
+    accepts_where = context is not None and any(option.name == "where" for option in context.command.params)
+    if column not in FACT_BY_NAME or not accepts_where:
         return f"{error.format_message().rstrip('.')}."
-    value = "'VALUE'" if BY_NAME[column].dtype == "string" else "VALUE"
+    value = "'VALUE'" if FACT_BY_NAME[column].dtype == "string" else "VALUE"
     return f'{error.message}. Did you mean --where "{column} == {value}"?'
 
 
@@ -175,16 +176,16 @@ def _run_with_messages(command: Callable[[], int]) -> int:
             raise KeyboardInterrupt
         return code
     except (KeyboardInterrupt, Stopped) as error:
-        complain("interrupted; finished measurements are saved")
+        print_problem("interrupted; finished measurements are saved")
         return error.code if isinstance(error, Stopped) else INTERRUPTED
     except TyperException as error:
-        complain(" ".join(f"{_error_text(error)} {_example_or_usage(error)}".split()))
+        print_problem(" ".join(f"{_error_text(error)} {_example_or_usage(error)}".split()))
         return error.exit_code
     except RbptrackError as error:
-        complain(without_password(str(error)), without_password(error.trace))
+        print_problem(without_password(str(error)), without_password(error.trace))
         return 2 if isinstance(error, BadInput) else 1
     except RecursionError:
-        complain("a value on the command line or in a file is nested too deeply: use fewer levels")
+        print_problem("a value on the command line or in a file is nested too deeply: use fewer levels")
         return 2
     except BrokenPipeError:  # the reader of our output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -193,10 +194,10 @@ def _run_with_messages(command: Callable[[], int]) -> int:
         try:
             folder = Path.cwd()
         except OSError:
-            complain("the working folder does not exist any more: change to another folder")
+            print_problem("the working folder does not exist any more: change to another folder")
             return 1
         known_error = disk_error(error, Path(error.filename or folder))
         if known_error is None:
             raise
-        complain(str(known_error))
+        print_problem(str(known_error))
         return 1

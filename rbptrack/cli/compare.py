@@ -15,7 +15,7 @@ from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import counted, format_number, short_path
 from rbptrack.cli.options import ExtraPage, Selection, select_all, with_selection
 from rbptrack.config.patterns import split_list
-from rbptrack.console.output import command_line, say
+from rbptrack.console.output import command_line, print_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,20 +60,20 @@ def compare(
     summary = f"what {second['name']} changes, against {first['name']}"
     analysis = Analysis("compare", report, leads=True, summary=summary)
     print_report(analysis)
-    say("")
+    print_text("")
     for name in _EXPLAINED_COLUMNS:
         if name in report.results:
-            say(f"{name}: {report.term(name).meaning}")
+            print_text(f"{name}: {report.term(name).meaning}")
     if out is not None:
         pair = runs[runs["run_id"].isin([first["run_id"], second["run_id"]])]
         _write_pages(pair, analysis, out, title=f"{first['name']} and {second['name']}", command=command_line())
     if tolerance is None:
         return 0
     code, answer = _judge(changes, tolerance)
-    say(f"with a tolerance of {tolerance:g}: {second['name']} is {answer}")
+    print_text(f"with a tolerance of {tolerance:g}: {second['name']} is {answer}")
     if code == 0 and changes.num_units < _FEW_DOCUMENTS:
-        say(_damage_not_ruled_out(changes))
-        say(_largest_rises(rises))
+        print_text(_damage_not_ruled_out(changes))
+        print_text(_largest_rises(rises))
     return code
 
 
@@ -151,13 +151,13 @@ def _write_pages(pair: Runs, analysis: Analysis, out: Path, *, title: str, comma
         reading_page, _ = render_reading(pair, command=command)
         write_whole(reading_file, reading_page)
     except RbptrackError as error:
-        say(f"no reading page: {error}")
+        print_text(f"no reading page: {error}")
         write_whole(out, render(pair, [analysis], title=title, command=command))
     else:
         link = quote(os.fsencode(reading_file.name))  # a file name may hold bytes that are not UTF-8
         write_whole(out, render(pair, [analysis], title=title, command=command, reading=link))
-        say(f"texts    {short_path(reading_file)}")
-    say(f"page     {short_path(out)}")
+        print_text(f"texts    {short_path(reading_file)}")
+    print_text(f"page     {short_path(out)}")
 
 
 def _headline(report: Report, a: str, b: str) -> str:

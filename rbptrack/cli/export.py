@@ -15,7 +15,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import compact_bytes, counted, listed
 from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, select_filtered, with_selection
 from rbptrack.config.paths import user_path
-from rbptrack.console.output import command_line, say
+from rbptrack.console.output import command_line, print_text
 
 
 @with_selection(select_filtered)
@@ -55,7 +55,7 @@ def _write_bundle(selection: Selection, out: Path, *, with_texts: bool) -> None:
     runs = selection.runs()
     reading_page = render_reading(runs, command=command_line())[0] if with_texts else ""
     number = export_bundle(runs, out, reading=reading_page)
-    say(f"{counted(number, 'measurement')}: {out} ({compact_bytes(out.stat().st_size)})")
+    print_text(f"{counted(number, 'measurement')}: {out} ({compact_bytes(out.stat().st_size)})")
 
 
 def _run_exporter(
@@ -75,4 +75,4 @@ def _run_exporter(
             raise BadInput(f"the exporter {name} must return a line about what it exported; nothing was written")
         if folder.is_dir() and any(folder.iterdir()):
             shutil.move(folder, out)
-    say(line)
+    print_text(line)

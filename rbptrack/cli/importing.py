@@ -13,7 +13,7 @@ from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.formatting import listed
 from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, select_all, with_selection
 from rbptrack.config.paths import user_path
-from rbptrack.console.output import complain, say
+from rbptrack.console.output import print_problem, print_text
 
 if TYPE_CHECKING:
     from rbptrack.analysis.importing import Importer
@@ -52,7 +52,7 @@ def import_(
         )
         lines = import_content(chosen, content, path, selection.store)
     for line in lines:
-        say(line)
+        print_text(line)
     return 0
 
 
@@ -73,7 +73,7 @@ def _find_importer(importers: Plugins[Importer], path: Path) -> str:
         except RbptrackError as error:
             errors.append(error)
     for failure in [*importers.broken, *errors]:
-        complain(str(failure), failure.trace)
+        print_problem(str(failure), failure.trace)
     if len(able_importers) == 1:
         return able_importers[0]
     if able_importers:

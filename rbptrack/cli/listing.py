@@ -11,7 +11,7 @@ import typer
 from rbptrack.base import markup
 from rbptrack.base.formatting import counted
 from rbptrack.cli.options import Selection, select_all, select_filtered, with_selection
-from rbptrack.console.output import say
+from rbptrack.console.output import print_text
 
 
 @with_selection(select_filtered)
@@ -40,7 +40,7 @@ def list_(
         sys.stdout.write("\n")
     elif form == "table":
         print_table(main_columns(frame), by_importance=["dataset", "CE", "RBP_10"])
-        say(counted(len(frame), "measurement"))
+        print_text(counted(len(frame), "measurement"))
     else:
         from rbptrack.reporting import table_text  # imports Altair, which doubles the running time
 

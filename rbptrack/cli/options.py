@@ -19,7 +19,7 @@ from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import describe_kind
 from rbptrack.cli import completion
 from rbptrack.config.patterns import split_list
-from rbptrack.console.output import complain
+from rbptrack.console.output import print_problem
 
 if TYPE_CHECKING:
     from rbptrack.analysis.runs import Filters, Runs
@@ -132,14 +132,11 @@ class Selection:
         outbox = Outbox(store)
         if outbox.waiting_folders():
             try:
-                for delivered in outbox.deliver_waiting():
-                    if delivered.error:
-                        complain(
-                            f"{delivered.name} was not sent to the tracking store and stays on this disk: "
-                            f"{delivered.error}"
-                        )
+                for delivery in outbox.deliver_waiting():
+                    if delivery.error:
+                        print_problem(delivery.line())
             except RbptrackError as error:  # the command may still work
-                complain(str(error))
+                print_problem(str(error))
         return store
 
     def options(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rbptrack.base.formatting import compact, compact_bytes, counted, duration
 from rbptrack.cli.options import UNSET, Words
-from rbptrack.console.output import say
+from rbptrack.console.output import print_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,12 +34,12 @@ def plan(words: Words = UNSET) -> int:
     print_table(table.rename(columns={"seconds": "time"}), by_importance=by_importance)
     failed = costs["error"].notna()
     if not failed.all():
-        say(_totals(costs[costs["status"] == "to measure"]))
+        print_text(_totals(costs[costs["status"] == "to measure"]))
     if not failed.any():
         return 0
     titles = costs["model"] + " / " + costs["dataset"]
     for line in sweep.failure_lines(list(zip(titles[failed], costs["error"][failed], strict=True))):
-        say(line)
+        print_text(line)
     return 2 if failed.all() else 1
 
 

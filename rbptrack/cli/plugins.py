@@ -12,7 +12,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import short_path
 from rbptrack.cli.options import UNSET, PluginsPath
-from rbptrack.console.output import complain, program_name, say
+from rbptrack.console.output import print_problem, print_text, program_name
 
 _COMMAND_OF_KIND = {
     "analyzer": "analyze {name}",
@@ -46,7 +46,7 @@ def plugins(ctx: typer.Context, plugins_path: PluginsPath = UNSET) -> int:
         broken.extend(available.broken)
     print_table(pd.DataFrame(rows), wrap=True)
     for error in broken:
-        complain(str(error), error.trace)
+        print_problem(str(error), error.trace)
     return 1 if broken else 0
 
 
@@ -82,5 +82,5 @@ def new(
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, plugin_template(kind, name))
     command = _COMMAND_OF_KIND[word].format(name=name)
-    say(f"{file} is a working {word}. Try it, then change it: {program_name()} {command}")
+    print_text(f"{file} is a working {word}. Try it, then change it: {program_name()} {command}")
     return 0

@@ -21,7 +21,7 @@ from rbptrack.cli.options import (
     page_option,
 )
 from rbptrack.config.patterns import split_list
-from rbptrack.console.output import command_line, open_in_browser, say
+from rbptrack.console.output import command_line, open_in_browser, print_text
 
 
 def read(
@@ -53,8 +53,8 @@ def read(
         page, notes = render_reading(runs, documents=document, tokens=tokens, command=command_line())
     write_whole(out, page)
     for note in notes:
-        say(note)
-    say(f"page     {short_path(out)} ({compact_bytes(out.stat().st_size)})")
+        print_text(note)
+    print_text(f"page     {short_path(out)} ({compact_bytes(out.stat().st_size)})")
     if open_:
         open_in_browser(out.absolute().as_uri())
     return 0

@@ -58,7 +58,7 @@ def main_columns(frame: pd.DataFrame) -> pd.DataFrame:
     table["S"] = [_compact_or_empty(value) for value in frame["non_embedding_params"]]
     table["tokens"] = [_compact_or_empty(value) for value in frame["num_tokens"]]
     for metric in ("ce", *map(rbp_name, ks)):
-        table[metric_label(metric)] = [format_value(metric, row) for row in frame.to_dict("records")]
+        table[metric_label(metric)] = [format_with_error(metric, row) for row in frame.to_dict("records")]
     return table.rename(columns={"name": "measurement"})
 
 
@@ -68,11 +68,11 @@ def format_details(row: pd.Series[Any]) -> dict[str, str]:
     for column in map(str, row.index):
         if pd.notna(row[column]) and not column.endswith("_se"):
             label = metric_label(column) if column == "ce" or is_rbp_column(column) else column
-            texts[label] = format_value(column, row)
+            texts[label] = format_with_error(column, row)
     return texts
 
 
-def format_value(column: str, row: Any) -> str:
+def format_with_error(column: str, row: Any) -> str:
     """Format the value of a column with its standard error, such as `3.086 ± 0.025`.
 
     The standard error is left out if it is unknown or zero, or if the measurement has fewer than 20 documents.

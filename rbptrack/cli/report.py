@@ -25,7 +25,7 @@ from rbptrack.cli.options import (
     select_filtered,
     with_selection,
 )
-from rbptrack.console.output import command_line, complain, open_in_browser, program_name, say
+from rbptrack.console.output import command_line, open_in_browser, print_problem, print_text, program_name
 
 if TYPE_CHECKING:
     from rbptrack.analysis import Analyzer, Runs
@@ -53,7 +53,7 @@ def report(
     plugins = find_plugins(ANALYZERS, plugins_path)
     chosen = [analyzer() for analyzer in plugins.load_matching(analyzers)]
     for error in plugins.broken:
-        complain(str(error), error.trace)
+        print_problem(str(error), error.trace)
     runs = selection.runs()
     with spinner(f"analysing {len(runs)} measurements"):
         analyses = run_analyzers(runs, chosen)
@@ -69,7 +69,7 @@ def report(
         write_whole(out, page)
         address = str(out.absolute())
     if address:
-        say(f"report   {short_path(address)}")
+        print_text(f"report   {short_path(address)}")
     if figures:
         folder = out.with_name(f"{out.stem}-figures") if out else Path("figures")
         _write_figures(analyses, folder, figures, k)
@@ -107,13 +107,13 @@ def analyze(
     with spinner(f"{analyzer}: {len(runs)} measurements"):
         analyses = run_analyzers(runs, [plugin], processes=1)
     if analyses[0].problem:
-        complain(analyses[0].problem, analyses[0].trace)
+        print_problem(analyses[0].problem, analyses[0].trace)
         return 1
     print_report(analyses[0])
     page = render(runs, analyses, command=command_line(), filters=selection.options())
     address = _save_reports(selection, runs, analyses, page)
     if address:
-        say(f"report   {short_path(address)}")
+        print_text(f"report   {short_path(address)}")
     if figures:
         _write_figures(analyses, Path("figures"), figures, k)
     return 0
@@ -126,10 +126,10 @@ def _print_help_of_analyzer(name: str, analyzer: type[Analyzer]) -> None:
     from rbptrack.analysis.plugin import plugin_options, plugin_summary
     from rbptrack.console.tables import print_table
 
-    say(f"Usage: {program_name()} analyze {name} [OPTION=VALUE ...] [FILTERS]\n\n{plugin_summary(analyzer)}")
+    print_text(f"Usage: {program_name()} analyze {name} [OPTION=VALUE ...] [FILTERS]\n\n{plugin_summary(analyzer)}")
     options = plugin_options(analyzer)
     if options:
-        say("")
+        print_text("")
         rows = [{"option": f"{option.name}=", "default": option.default, "meaning": option.help} for option in options]
         print_table(pd.DataFrame(rows), wrap=True)
 
@@ -154,7 +154,7 @@ def _save_reports(selection: Selection, runs: Runs, analyses: Sequence[Analysis]
     try:
         return save_reports(selection.store, runs, analyses, page, command=command_line(), reading=reading)
     except RbptrackError as error:
-        complain(f"the report is not logged: {error}")
+        print_problem(f"the report is not logged: {error}")
         return ""
 
 
@@ -168,5 +168,5 @@ def _write_figures(analyses: Sequence[Analysis], folder: Path, form: str, k: int
 
     written, notes = save_figures(analyses, folder, form, k)
     for note in notes:
-        complain(note)
-    say(f"figures  {counted(len(written), 'file')} in {short_path(folder)}")
+        print_problem(note)
+    print_text(f"figures  {counted(len(written), 'file')} in {short_path(folder)}")

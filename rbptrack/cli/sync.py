@@ -6,7 +6,7 @@ import shlex
 
 from rbptrack.base.formatting import counted
 from rbptrack.cli.options import Experiment, TrackingUri
-from rbptrack.console.output import complain, program_name, say
+from rbptrack.console.output import print_problem, print_text, program_name
 
 
 def sync(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> int:
@@ -19,13 +19,13 @@ def sync(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> int:
     num_delivered = 0
     for delivery in outbox.deliver_waiting():
         if delivery.error:
-            complain(f"{delivery.name} was not sent to the tracking store and stays on this disk: {delivery.error}")
+            print_problem(delivery.line())
             num_failed += 1
         else:
-            say(f"{delivery.name}: delivered")
+            print_text(delivery.line())
             num_delivered += 1
-    say(f"{counted(num_delivered, 'measurement')} delivered to {store.shown_address}")
+    print_text(f"{counted(num_delivered, 'measurement')} delivered to {store.shown_address}")
     for (other_uri, other_experiment), number in outbox.count_waiting_elsewhere().items():
-        arguments = ["sync", "--tracking-uri", other_uri, "--experiment", other_experiment]
-        say(f"{counted(number, 'measurement')} waiting for another store: {program_name()} {shlex.join(arguments)}")
+        words = shlex.join(["sync", "--tracking-uri", other_uri, "--experiment", other_experiment])
+        print_text(f"{counted(number, 'measurement')} waiting for another store: {program_name()} {words}")
     return 1 if num_failed else 0

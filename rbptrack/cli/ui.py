@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from rbptrack.cli.options import Selection, select_all, with_selection
-from rbptrack.console.output import open_in_browser, say
+from rbptrack.console.output import open_in_browser, print_text
 
 _POLL_SECONDS = 0.5
 
@@ -30,7 +30,7 @@ def ui(
     store.save_view()  # sweeps save it, but `import` and Python do not
     page = store.view_page()
     if store.uri.startswith(("http://", "https://")):
-        _say_address(f"{store.shown_address.rstrip('/')}/{page}", open_page=open_)
+        _print_address(f"{store.shown_address.rstrip('/')}/{page}", open_page=open_)
         return 0
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
     # The store's address may hold a password, and other users can read command lines, but not the environment.
@@ -38,13 +38,13 @@ def ui(
     # MLflow starts several processes. They get a session of their own, which can be stopped as a whole.
     server = subprocess.Popen(command, env=environment, start_new_session=True)
     address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"  # noqa: S104 - compared only
-    say(f"MLflow is starting at {address}. This can take a minute.")
+    print_text(f"MLflow is starting at {address}. This can take a minute.")
     sys.stdout.flush()
     try:
         while server.poll() is None and not _is_answering(f"{address}/health"):
             time.sleep(_POLL_SECONDS)
         if server.returncode is None:
-            _say_address(f"{address}/{page}", open_page=open_)
+            _print_address(f"{address}/{page}", open_page=open_)
         return server.wait()
     finally:
         with suppress(ProcessLookupError):
@@ -64,8 +64,8 @@ def _is_answering(address: str) -> bool:
         return False
 
 
-def _say_address(address: str, *, open_page: bool) -> None:
-    say(f"measurements: {address}")
+def _print_address(address: str, *, open_page: bool) -> None:
+    print_text(f"measurements: {address}")
     sys.stdout.flush()
     if open_page:
         open_in_browser(address)

@@ -9,7 +9,7 @@ import typer
 
 from rbptrack.base.formatting import counted
 from rbptrack.cli.options import Selection, select_all, with_selection
-from rbptrack.console.output import program_name, say
+from rbptrack.console.output import print_text, program_name
 
 if TYPE_CHECKING:
     from rbptrack.tracking.verify import Fault
@@ -29,15 +29,15 @@ def verify(
     with spinner(f"verifying {selection.store.shown_address}"):
         for fault in selection.store.verify(repair=repair):
             faults.append(fault)
-            say(f"{fault.name} ({fault.run_id[:8]}): {fault.text}")
+            print_text(f"{fault.name} ({fault.run_id[:8]}): {fault.text}")
     if not faults:
-        say("no measurement is damaged")
+        print_text("no measurement is damaged")
         return 0
-    _say_totals(faults, repair=repair)
+    _print_totals(faults, repair=repair)
     return 1
 
 
-def _say_totals(faults: Sequence[Fault], *, repair: bool) -> None:
+def _print_totals(faults: Sequence[Fault], *, repair: bool) -> None:
     """Print how many runs are damaged or lost, and what the user can do."""
     damaged = {fault.run_id: fault for fault in faults if not fault.is_lost}
     lost = {fault.run_id for fault in faults} - damaged.keys()
@@ -48,19 +48,19 @@ def _say_totals(faults: Sequence[Fault], *, repair: bool) -> None:
     num_other_runs = len(damaged) - len(imported) - num_measured
     state = "marked" if repair else "damaged"
     if num_measured and repair:
-        say(f"{counted(num_measured, 'measurement')} marked: the next sweep measures them again")
+        print_text(f"{counted(num_measured, 'measurement')} marked: the next sweep measures them again")
     elif num_measured:
         number = counted(num_measured, "measurement")
-        say(f"{number} damaged. To measure them again with the next sweep, run {program_name()} verify --repair")
+        print_text(f"{number} damaged. To measure them again with the next sweep, run {program_name()} verify --repair")
     if num_imported:
-        say(f"{counted(num_imported, 'imported measurement')} {state}")
+        print_text(f"{counted(num_imported, 'imported measurement')} {state}")
     if num_imported_scores:
-        say(f"{counted(num_imported_scores, 'run')} of imported scores {state}")
+        print_text(f"{counted(num_imported_scores, 'run')} of imported scores {state}")
     if imported:
         first_step = "" if repair else f"run {program_name()} verify --repair, and then "
         files = ", ".join(sorted({fault.imported_from for fault in imported}))
-        say(f"A sweep does not replace imports: {first_step}import again: {files}")
+        print_text(f"A sweep does not replace imports: {first_step}import again: {files}")
     if num_other_runs:
-        say(f"{counted(num_other_runs, 'run')} of sweeps or analyses {state}")
+        print_text(f"{counted(num_other_runs, 'run')} of sweeps or analyses {state}")
     if lost:
-        say(f"{counted(len(lost), 'run')} missing from the store; --repair cannot mark missing runs")
+        print_text(f"{counted(len(lost), 'run')} missing from the store; --repair cannot mark missing runs")

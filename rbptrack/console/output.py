@@ -23,7 +23,7 @@ def command_line() -> str:
     return f"{program_name()} {shlex.join(sys.argv[1:])}".rstrip().encode(errors="backslashreplace").decode()
 
 
-def say(text: str) -> None:
+def print_text(text: str) -> None:
     """Print a text on standard output. A progress bar stays below it."""
     from tqdm import tqdm
 
@@ -31,7 +31,7 @@ def say(text: str) -> None:
         print(printable(text), flush=True)
 
 
-def complain(text: str, trace: str = "") -> None:
+def print_problem(text: str, trace: str = "") -> None:
     """Print an error or a warning on standard error.
 
     Args:
@@ -52,7 +52,7 @@ def open_in_browser(address: str) -> None:
     import webbrowser
 
     if not webbrowser.open(address):
-        complain(f"no browser can be opened here. Open {address} yourself")
+        print_problem(f"no browser can be opened here. Open {address} yourself")
 
 
 def printable(text: str) -> str:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 from tqdm import tqdm
 
-from rbptrack.console.output import printable, say
+from rbptrack.console.output import print_text, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +59,7 @@ def print_table(
         for row in rows:
             print(row)
     if left_out:
-        say(f"not shown, because the terminal is too narrow: {', '.join(left_out)}")
+        print_text(f"not shown, because the terminal is too narrow: {', '.join(left_out)}")
 
 
 def table_lines(

@@ -18,7 +18,7 @@ import yaml
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.base.formatting import counted
 from rbptrack.config.schema import DatasetConfig, Sampling
-from rbptrack.console.output import say
+from rbptrack.console.output import print_text
 from rbptrack.corpus import rows
 from rbptrack.corpus.rows import Row
 from rbptrack.sources import hub
@@ -114,7 +114,7 @@ def load_documents(config: DatasetConfig, pinned: Pinned) -> list[Document]:
     empty = [document for document in documents if not any(document.fields)]
     if empty:
         fields = ", ".join(config.fields)
-        say(
+        print_text(
             f"{config.name}: {len(empty):,} of {counted(len(documents), 'document')} have no text in {fields}; "
             f"the first is {empty[0].id}"
         )

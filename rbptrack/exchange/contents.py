@@ -23,7 +23,7 @@ from rbptrack.base.files import sha256
 from rbptrack.base.parquet import read_table
 from rbptrack.base.secrets import without_password
 from rbptrack.base.validation import broken_rules
-from rbptrack.facts import BY_NAME, FACTS, IMPORTABLE, Fact, Place
+from rbptrack.facts import FACT_BY_NAME, FACTS, IMPORTABLE_COLUMNS, Fact, Place
 from rbptrack.ranks import RankTable, is_rbp_column, rank_and_rest_sums, rbp_ks
 from rbptrack.ranks.measurement import Comparison
 from rbptrack.sources.fingerprint import fingerprint as fingerprint_of
@@ -122,7 +122,7 @@ def _faults_of_values(record: Record) -> Iterator[str]:
     for key, value in (record.tags | record.params).items():
         if len(value) > MAX_TEXT_LENGTH or not value.isprintable() or without_password(value) != value:
             yield f"{key[:60]} must have at most {MAX_TEXT_LENGTH:,} printable characters, and no password"
-        elif not _has_type(BY_NAME.get(key.removeprefix(Tag.PREFIX)), value):
+        elif not _has_type(FACT_BY_NAME.get(key.removeprefix(Tag.PREFIX)), value):
             yield f"{key[:60]} is {value[:40]!r}, which has the wrong type for its column"
     for name in ("repo", "dataset_repo"):
         if record.params.get(name) and not _REPOSITORY.fullmatch(record.params[name]):
@@ -189,10 +189,10 @@ def _faults_of_numbers(record: Record) -> Iterator[str]:
         yield f"{Metric.NON_EMBEDDING_PARAMS} is {size}, but {Metric.LOG10_NON_EMBEDDING_PARAMS} is not its logarithm"
     without_ranks = record.tags.get(Tag.WITHOUT_RANKS) == "true"
     columns: dict[str, object] = {}
-    for name in IMPORTABLE:
+    for name in IMPORTABLE_COLUMNS:
         if name == "documents" and not without_ranks:
             continue  # documents without scored tokens count, so their number may exceed num_tokens
-        value = record.metrics.get(name) if BY_NAME[name].place is Place.METRIC else record.fact(name)
+        value = record.metrics.get(name) if FACT_BY_NAME[name].place is Place.METRIC else record.fact(name)
         if value not in (None, ""):
             columns[name] = value
     columns |= {name: value for name, value in record.metrics.items() if is_rbp_column(name) or name.endswith("_se")}

@@ -9,7 +9,7 @@ from pathlib import Path
 from rbptrack.analysis.importing import CheckedContent, CheckedMeasurement
 from rbptrack.analysis.rules import ImportedRow
 from rbptrack.base.formatting import counted
-from rbptrack.facts import BY_NAME, IMPORTABLE, Place, stored_texts
+from rbptrack.facts import FACT_BY_NAME, IMPORTABLE_COLUMNS, Place, stored_texts
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Outbox, Record, Store
 from rbptrack.tracking.facts import measurement_tags, measurement_title
@@ -95,7 +95,7 @@ def _make_record(measurement: CheckedMeasurement, importer: str, file_name: str)
     # The identity includes the model's name in the file, because two models may have one family and size.
     identity = {"imported": importer} | {name: str(value) for name, value in row.conditions.items()}
     model = f"{row.family}-{row.size}" if row.size else row.family
-    values = row.model_dump(include=set(IMPORTABLE)) | {
+    values = row.model_dump(include=set(IMPORTABLE_COLUMNS)) | {
         "model": model,
         "repo": imported.repo,
         "fingerprint": fingerprint(identity),
@@ -117,7 +117,8 @@ def _make_record(measurement: CheckedMeasurement, importer: str, file_name: str)
 def _row_metrics(row: ImportedRow) -> dict[str, float]:
     """Return the numbers of a row as metrics, including rbp_<k> and standard errors."""
     columns = row.model_dump(exclude_none=True)
-    names = [name for name in IMPORTABLE if BY_NAME[name].place is Place.METRIC and name != Metric.NON_EMBEDDING_PARAMS]
+    names = [name for name in IMPORTABLE_COLUMNS if FACT_BY_NAME[name].place is Place.METRIC]
+    names.remove(Metric.NON_EMBEDDING_PARAMS)
     metrics = {name: float(columns[name]) for name in names if name in columns}
     metrics |= row.model_extra or {}
     if row.non_embedding_params is not None:

@@ -29,7 +29,7 @@ import rbptrack
 from rbptrack.analysis import Report, Runs
 from rbptrack.base.errors import first_line
 from rbptrack.base.formatting import compact, counted, listed, short_hash
-from rbptrack.console.output import complain
+from rbptrack.console.output import print_problem
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import CE, HEADLINE_KS, rbp_name
@@ -88,7 +88,7 @@ def render(
     except CannotDraw as error:
         vega = ""
         no_vega = f"this page has no figures: {error}"
-        complain(no_vega)
+        print_problem(no_vega)
     lead = next((analysis for analysis in analyses if analysis.leads and analysis.report is not None), None)
     parts = [_analysis_values(analysis, leads=analysis is lead) for analysis in analyses]
     _drop_largest_links(parts)

@@ -25,7 +25,7 @@ from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.base.errors import BadInput, RbptrackError, unknown_name
 from rbptrack.base.formatting import character_spans, counted, listed
 from rbptrack.config.patterns import natural_key
-from rbptrack.facts import SAME_TOKENS
+from rbptrack.facts import SAME_TOKENS_COLUMNS
 from rbptrack.ranks import DocumentCounts, FloatArray, IntArray, RankTable
 from rbptrack.reporting.page import compress_text, environment, page_title
 from rbptrack.stats.documents import influences, neg_log_rbp
@@ -169,7 +169,7 @@ def _token_sets(runs: Runs, notes: list[str]) -> list[TokenSet]:
     if len(frame) < len(runs.frame):
         notes.append(f"The page leaves out {counted(len(runs.frame) - len(frame), 'measurement')} without ranks.")
     sets = []
-    groups = [rows for _, rows in frame.groupby(list(SAME_TOKENS), dropna=False, observed=True)]
+    groups = [rows for _, rows in frame.groupby(list(SAME_TOKENS_COLUMNS), dropna=False, observed=True)]
     for rows in groups:
         ordered = rows.assign(_size=rows["size"].astype("string").fillna("").map(natural_key)).sort_values(
             ["family", "non_embedding_params", "_size", "training_tokens", "name"], na_position="first"
@@ -188,7 +188,7 @@ def _set_label(rows: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> str:
     """
     label = _families_and_dataset(rows)
     groups_with_label = [group for group in groups if _families_and_dataset(group) == label]
-    for column in SAME_TOKENS:
+    for column in SAME_TOKENS_COLUMNS:
         values = {str(group[column].iloc[0]) for group in groups_with_label}
         if len(values) > 1:
             label += f", {column.replace('_', ' ')} {str(rows[column].iloc[0])[:8]}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from rbptrack.base.formatting import counted
-from rbptrack.console.output import complain, say
+from rbptrack.console.output import print_problem, print_text
 from rbptrack.console.tables import print_table
 from rbptrack.reporting.analyses import Analysis
 from rbptrack.reporting.tables import KEYS, ResultsTable
@@ -19,19 +19,19 @@ MAX_NOTES = 8
 def print_report(analysis: Analysis) -> None:
     """Print the headline, the tables and up to `MAX_NOTES` notes of a report, or the reason why the analyzer failed."""
     if analysis.report is None:
-        complain(analysis.problem, analysis.trace)
+        print_problem(analysis.problem, analysis.trace)
         return
     if analysis.report.headline:
-        say(analysis.report.headline)
+        print_text(analysis.report.headline)
     for table in analysis.results_tables:
         _print_table(table)
     notes = analysis.report.notes
     if notes:
-        say("")
+        print_text("")
     for note in notes[:MAX_NOTES]:
-        say(note)
+        print_text(note)
     if len(notes) > MAX_NOTES:
-        say(f"The page has {counted(len(notes) - MAX_NOTES, 'more note')}.")
+        print_text(f"The page has {counted(len(notes) - MAX_NOTES, 'more note')}.")
 
 
 def print_summary(analyses: Sequence[Analysis]) -> None:
@@ -43,16 +43,16 @@ def print_summary(analyses: Sequence[Analysis]) -> None:
     lead = next((analysis for analysis in analyses if analysis.leads and analysis.report is not None), None)
     if lead is not None and lead.report is not None and (lead.report.headline or lead.has_results):
         if lead.sentence:
-            say(lead.sentence)
+            print_text(lead.sentence)
         for table in lead.results_tables[:1]:
             _print_table(table)
-        say("")
+        print_text("")
     for analysis in analyses:
         if analysis.report is None:
-            complain(analysis.problem, analysis.trace)
+            print_problem(analysis.problem, analysis.trace)
     empty = [analysis.name for analysis in analyses if analysis.report is not None and not analysis.has_results]
     if empty:
-        say(f"without results: {', '.join(empty)} (the page says why)")
+        print_text(f"without results: {', '.join(empty)} (the page says why)")
 
 
 def _print_table(table: ResultsTable) -> None:
@@ -60,7 +60,7 @@ def _print_table(table: ResultsTable) -> None:
     shown = columns_by_importance(table)
     if shown is not None:
         frame, by_importance = shown
-        say("")
+        print_text("")
         print_table(frame, by_importance=by_importance)
 
 

@@ -28,7 +28,7 @@ from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import counted, short_path
 from rbptrack.config.paths import mlruns_folder
 from rbptrack.config.schema import Config, Launch
-from rbptrack.console.output import say
+from rbptrack.console.output import print_text
 from rbptrack.console.progress import spinner
 from rbptrack.sweep.cells import Cell, check_unchanged, read_job, write_job
 from rbptrack.sweep.measuring import Failed, Found, Outcome, deliver_finished, failure_file, leave_failure, measure_cell
@@ -122,7 +122,8 @@ class Gpus:
             return
         collector = Collector(readable_cells, self.store, self.folder, finished, deliver=self.deliver)
         commands = [[sys.executable, "-m", "rbptrack", "job", str(job)] for job in jobs]
-        say(f"{counted(len(jobs), 'job')} on {counted(len(gpus), 'GPU')}; their output: {short_path(self.folder)}")
+        jobs_on_gpus = f"{counted(len(jobs), 'job')} on {counted(len(gpus), 'GPU')}"
+        print_text(f"{jobs_on_gpus}; their output: {short_path(self.folder)}")
         run_on_gpus(commands, gpus, self.folder, collector.collect)
         collector.finish()
 
@@ -160,7 +161,7 @@ class Slurm:
             return
         script = self._write_script(len(jobs))
         if self.show:
-            say(script.read_text())
+            print_text(script.read_text())
             return
         collector = Collector(readable_cells, self.store, self.folder, finished, deliver=self.deliver)
         submit_and_wait(script, fingerprints, collector.collect)
@@ -221,7 +222,7 @@ def run_job(path: Path) -> int:
             leave_failure(cell, str(error))
         else:
             outcome = measure_cell(cell, store, loader=loader, deliver=False)
-        say(outcome.line())
+        print_text(outcome.line())
         outcomes.append(outcome)
     return int(any(isinstance(outcome, Failed) for outcome in outcomes))
 
@@ -402,14 +403,14 @@ def submit_and_wait(script: Path, fingerprints: Sequence[str], collect: Callable
         if not array_id:
             raise BadInput(f"sbatch refuses {short_path(script)}: {sbatch.stderr.read().strip()}")
         write_whole(script.parent / _ARRAY_FILE, "\n".join([array_id, *fingerprints]))
-        say(f"submitted as SLURM array {array_id}; output: {short_path(script.parent)}")
+        print_text(f"submitted as SLURM array {array_id}; output: {short_path(script.parent)}")
         try:
             while sbatch.poll() is None:
                 time.sleep(_POLL_SECONDS)
                 collect()
         except BaseException:
             sbatch.terminate()
-            say(f"The jobs go on. Run the command again to deliver their results; scancel {array_id} ends them.")
+            print_text(f"The jobs go on. Run the command again to deliver their results; scancel {array_id} ends them.")
             raise
 
 

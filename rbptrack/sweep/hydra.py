@@ -18,7 +18,7 @@ from rbptrack.base.errors import MeasurementError
 from rbptrack.config.compose import checked_config, readable_errors, words_for_hydra
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.registration import register
-from rbptrack.console.output import say
+from rbptrack.console.output import print_text
 from rbptrack.sweep.cells import resolve
 from rbptrack.sweep.measuring import Failed, Found, measure_cell
 from rbptrack.tracking import Store
@@ -52,7 +52,7 @@ def _measure(config: Any) -> float:
         raise MeasurementError(f"{outcome.title}: {outcome.message}")
     job = HydraConfig.get().job
     label = "" if OmegaConf.is_missing(job, "num") else f"[{job.num + 1}] "
-    say(f"{label}{outcome.line()}")
+    print_text(f"{label}{outcome.line()}")
     if isinstance(outcome, Found):
         return float(store.runs(run_ids=[outcome.run_id])["ce"].iat[0])
     return outcome.metrics["ce"]
@@ -72,4 +72,4 @@ class PrintBest(Callback):
         results = yaml.safe_load(file.read_text())
         if "best_value" in results:
             words = " ".join(f"{name}={value}" for name, value in results["best_params"].items())
-            say(f"best     CE {results['best_value']:.3f} with {words}")
+            print_text(f"best     CE {results['best_value']:.3f} with {words}")

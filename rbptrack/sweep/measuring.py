@@ -19,7 +19,7 @@ from rbptrack.base.files import write_whole
 from rbptrack.base.process import raise_for_last_signal
 from rbptrack.config.paths import cells_folder
 from rbptrack.config.schema import Config, Rank
-from rbptrack.console.output import say
+from rbptrack.console.output import print_text
 from rbptrack.console.progress import bar
 from rbptrack.ranks import rbp_ks, rbp_name
 from rbptrack.sweep.cells import Cell
@@ -226,7 +226,7 @@ def _hold_lock(cell: Cell) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        say(f"{cell.title}: waiting for another process in this folder that measures it")
+        print_text(f"{cell.title}: waiting for another process in this folder that measures it")
         lock.acquire()
     try:
         yield

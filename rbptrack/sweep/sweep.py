@@ -15,7 +15,7 @@ from rbptrack.base import markup
 from rbptrack.base.errors import RbptrackError, StoreAway
 from rbptrack.base.formatting import counted, listed, short_path
 from rbptrack.config.schema import Config, Launch
-from rbptrack.console.output import complain, program_name, say
+from rbptrack.console.output import print_problem, print_text, program_name
 from rbptrack.console.progress import spinner
 from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.sweep.backends import make_backend
@@ -65,13 +65,13 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
         return 2 if all(failure.bad_input for failure in failures) else 1
     num_waiting = _retry_deliveries(cells, store, progress) if settings.deliver else 0
     for note in progress.notes():
-        say(note)
+        print_text(note)
     problems = num_waiting + len(failures)
     if analyzers and len(configs) > 1 and not num_waiting:
         command = f"{program_name()} {shlex.join(words)}"
         sweep = _FinishedSweep(store, name, command, began, tuple(progress.outcomes.values()))
         problems += sweep.analyse(analyzers)
-        _say_command_for_other_ks(settings.k.values, analyzers, name)
+        _print_command_for_other_ks(settings.k.values, analyzers, name)
     return int(problems > 0)
 
 
@@ -93,7 +93,7 @@ class _SweepProgress:
         """Keep the outcome of a cell, and print it."""
         self.outcomes[number] = outcome
         if self.total == 1 and isinstance(outcome, Failed):
-            complain(outcome.message)
+            print_problem(outcome.message)
             return
         width = len(str(self.total))
         label = f"[{len(self.outcomes):>{width}}/{self.total}] " if self.total > 1 else ""
@@ -103,9 +103,9 @@ class _SweepProgress:
             line = outcome.line()
             if first_title != outcome.title:
                 line = f"{outcome.title}  failed for the same reason as {first_title}"
-            complain(f"{label}{line}")
+            print_problem(f"{label}{line}")
         else:
-            say(f"{label}{outcome.line()}")
+            print_text(f"{label}{outcome.line()}")
 
     def add_unresolved(self, errors: Mapping[int, tuple[str, RbptrackError]]) -> None:
         """Keep the failures of cells that could not be resolved, and print one line for each cause.
@@ -121,7 +121,7 @@ class _SweepProgress:
         else:
             lines = failure_lines(titles_and_errors)
         for line in lines:
-            complain(line)
+            print_problem(line)
 
     def remaining(self, cells: Mapping[int, Cell]) -> dict[int, Cell]:
         """Return those of some cells that have not ended, by number."""
@@ -146,8 +146,8 @@ def _deliver_waiting(store: Store) -> None:
     if not outbox.waiting_folders():
         return
     with suppress(StoreAway):
-        for delivered in outbox.deliver_waiting():
-            say(f"{delivered.name}: {delivered.error or 'delivered (an earlier command measured it)'}")
+        for delivery in outbox.deliver_waiting():
+            print_text(delivery.line())
 
 
 def _resolve_cells(configs: Sequence[Config], name: str, progress: _SweepProgress) -> dict[int, Cell]:
@@ -180,7 +180,7 @@ def _skip_measured(cells: Mapping[int, Cell], store: Store, progress: _SweepProg
     try:
         run_ids = store.find_all({cell.fingerprint for cell in cells.values()})
     except StoreAway as error:
-        complain(f"{error}. The sweep goes on, and its measurements wait on this disk")
+        print_problem(f"{error}. The sweep goes on, and its measurements wait on this disk")
         return
     for number, cell in cells.items():
         if cell.fingerprint in run_ids:
@@ -204,18 +204,18 @@ def _retry_deliveries(cells: Mapping[int, Cell], store: Store, progress: _SweepP
     if waiting:
         reason = next(iter(waiting.values())).delivery_error
         waiting_text = f"waiting on this disk: {counted(len(waiting), 'finished measurement')}"
-        complain(f"{reason}; {waiting_text}. {program_name()} sync delivers them")
+        print_problem(f"{reason}; {waiting_text}. {program_name()} sync delivers them")
     return len(waiting)
 
 
-def _say_command_for_other_ks(ks: Sequence[int], analyzers: Sequence[Analyzer], sweep: str) -> None:
+def _print_command_for_other_ks(ks: Sequence[int], analyzers: Sequence[Analyzer], sweep: str) -> None:
     """Print a command that shows the sweep's values of k, if the table of the leading analyzer has other values."""
     lead = next((analyzer for analyzer in analyzers if analyzer.leads), None)
     ks_in_table = getattr(lead, "ks", ())
     missing_ks = [str(k) for k in ks if k not in ks_in_table]
     if lead is not None and missing_ks and not set(ks_in_table) <= set(ks):
         words = shlex.join(["analyze", lead.name, f"ks={','.join(missing_ks)}", "--sweep", sweep])
-        say(f"for k = {listed(missing_ks)}: {program_name()} {words}")
+        print_text(f"for k = {listed(missing_ks)}: {program_name()} {words}")
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class _FinishedSweep:
         runs = self.store.runs(run_ids=run_ids)
         with spinner("analysing"):
             analyses = reporting.run_analyzers(runs, analyzers)
-        say("")
+        print_text("")
         reporting.print_summary(analyses)
         reading_page = self._render_reading_page(runs)
         link = READING_FILE if reading_page else ""
@@ -259,9 +259,9 @@ class _FinishedSweep:
             )
             run_id = self._save(run_ids, description=description, files=page_files(page, reading_page))
             address = self.store.reports.run_page(run_id) or short_path(self.store.artifact(run_id, PAGE))
-            say(f"report   {address}")
+            print_text(f"report   {address}")
         except RbptrackError as error:  # the measurements are in the store, and `report` can repeat the analysis
-            complain(f"the report is not logged: {error}")
+            print_problem(f"the report is not logged: {error}")
         return sum(analysis.report is None for analysis in analyses)
 
     def _run_ids(self) -> list[str]:
@@ -275,7 +275,7 @@ class _FinishedSweep:
         try:
             return reporting.render_reading(runs, command=self.command)[0]
         except RbptrackError as error:
-            say(f"no reading page: {error}")
+            print_text(f"no reading page: {error}")
             return ""
 
     def _save(self, run_ids: Sequence[str], *, description: str, files: Mapping[str, str]) -> str:
@@ -306,5 +306,5 @@ def _make_analyzers(settings: Config) -> list[Analyzer]:
     plugins = find_plugins(ANALYZERS, settings.plugins.path)
     analyzers = [analyzer() for analyzer in plugins.load_matching(settings.analyzers)]
     for error in plugins.broken:
-        complain(f"{error}; the other plugins are used", error.trace)
+        print_problem(f"{error}; the other plugins are used", error.trace)
     return analyzers

@@ -37,6 +37,12 @@ class Delivery:
     run_id: str
     error: str = ""
 
+    def line(self) -> str:
+        """Return the line about this delivery that the terminal shows."""
+        if self.error:
+            return f"{self.name} was not sent to the tracking store and stays on this disk: {self.error}"
+        return f"{self.name}: delivered"
+
 
 class Outbox:
     """The finished measurements in mlruns/cells that wait for one store.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rbptrack.base.errors import MissingArtifact, RbptrackError, first_line
 from rbptrack.base.files import write_whole
-from rbptrack.console.output import complain
+from rbptrack.console.output import print_problem
 from rbptrack.ranks import RankHistogram
 from rbptrack.tracking.names import HISTOGRAM_FILE, PICTURE_FILE
 from rbptrack.tracking.record import Record
@@ -48,4 +48,4 @@ def draw_picture(folder: Path) -> list[Path]:
 
 @functools.cache
 def _complain_once(line: str) -> None:
-    complain(line)
+    print_problem(line)

@@ -25,7 +25,7 @@ from rbptrack.analysis.rank_store import COUNTED_COLUMNS
 from rbptrack.base.errors import MissingArtifact
 from rbptrack.base.files import sha256, sync, write_whole
 from rbptrack.base.parquet import write_table
-from rbptrack.facts import BY_NAME, Place
+from rbptrack.facts import FACT_BY_NAME, Place
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, log_grid, rbp_name, se_name
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.stats.documents import ce_and_rbp, covariance, influences
@@ -87,7 +87,7 @@ class Record:
 
     def fact(self, name: str) -> str:
         """Return the text of a fact from the tags or params. It is empty if the fact is unknown."""
-        if BY_NAME[name].place is Place.TAG:
+        if FACT_BY_NAME[name].place is Place.TAG:
             return self.tags.get(Tag.PREFIX + name, "")
         return self.params.get(name, "")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pandas as pd
 
 from rbptrack.analysis.pairs import pair_name
-from rbptrack.facts import DISTINGUISHING
+from rbptrack.facts import DISTINGUISHING_COLUMNS
 
 
 def run(**columns: object) -> pd.Series:
     """Return a row of `Runs.frame` with these columns. The other columns that tell runs apart are None."""
-    return pd.Series({**dict.fromkeys(DISTINGUISHING), **columns}, dtype=object)
+    return pd.Series({**dict.fromkeys(DISTINGUISHING_COLUMNS), **columns}, dtype=object)
 
 
 def test_pair_name_leaves_out_quantisation_that_model_name_contains() -> None:

@@ -11,7 +11,7 @@ import re
 import pandas as pd
 import pytest
 
-from rbptrack.cli.readable import format_value
+from rbptrack.cli.readable import format_with_error
 from tests.conftest import RunCommand
 
 
@@ -147,4 +147,4 @@ def test_show_refuses_a_name_that_fits_no_measurement_or_several(name: str, run_
     ],
 )
 def test_format_value_rounds_a_number_to_the_digits_of_its_error(value: float, error: float, text: str) -> None:
-    assert format_value("ce", {"ce": value, "ce_se": error, "documents": 100}) == text
+    assert format_with_error("ce", {"ce": value, "ce_se": error, "documents": 100}) == text

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.console.log import log_to_file
-from rbptrack.console.output import complain, program_name, say
+from rbptrack.console.output import print_problem, print_text, program_name
 from rbptrack.console.progress import bar, spinner
 from rbptrack.console.tables import print_table
 
@@ -96,12 +96,12 @@ def test_print_table_with_wrap_keeps_all_columns_and_words(monkeypatch: pytest.M
 
 
 def test_say_replaces_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    say("a\x1b[2Jb\u202ec")
+    print_text("a\x1b[2Jb\u202ec")
     assert capsys.readouterr().out == "a?[2Jb?c\n"
 
 
 def test_complain_replaces_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    complain("no\x07")
+    print_problem("no\x07")
     assert capsys.readouterr().err == "rbptrack: no?\n"
 
 
@@ -123,7 +123,7 @@ def test_say_prints_a_whole_line_while_a_bar_is_shown(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "stdout", terminal)
     with bar(10, "cell") as progress:
         progress.update(5)
-        say("a line")
+        print_text("a line")
     assert "a line\n" in terminal.getvalue()
     assert "cell" in terminal.getvalue()
 
@@ -134,8 +134,8 @@ def test_complain_prints_the_error_if_the_log_cannot_be_written(
 ) -> None:
     (tmp_path / "file").write_text("")
     with log_to_file(tmp_path / place):
-        complain("the first error", "the trace")
-        complain("the second error", "the trace")
+        print_problem("the first error", "the trace")
+        print_problem("the second error", "the trace")
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(": ")[2] for line in lines] == ["the first error", "the second error"]
 
@@ -144,7 +144,7 @@ def test_complain_names_the_log_and_writes_the_traceback_to_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with log_to_file(tmp_path / "home/file.log"):
-        complain("the error", "the trace")
+        print_problem("the error", "the trace")
     assert "file.log" in capsys.readouterr().err
     assert "the trace" in (tmp_path / "home/file.log").read_text()
 
