@@ -60,8 +60,8 @@ class LoggableMeasurement(Measurement):
     """A measurement that `measure` returns. It can be printed, plotted and logged to MLflow.
 
     Attributes:
-        record: the tags, params and metrics of the run that `log` makes. The files in `folder` become its artifacts,
-            such as the tables of documents and tokens.
+        record: the tags, params and metrics of the run that `log` makes. The files in `folder`, such as the tables of
+            documents and tokens, become the artifacts of the run.
 
     """
 
@@ -113,10 +113,11 @@ class LoggableMeasurement(Measurement):
             StoreRefuses: the store refuses the request. The measurement waits in mlruns/cells for the next command.
 
         """
+        record = self.record
         if sweep != "":
             check_name("sweep", sweep)
+            record = replace(record, tags=record.tags | {Tag.SWEEP: sweep})
         outbox = Outbox(Store(tracking_uri, experiment))
-        record = replace(self.record, tags=self.record.tags | ({Tag.SWEEP: sweep} if sweep else {}))
         with tempfile.TemporaryDirectory(prefix="rbptrack-") as name:
             folder = Path(name) / record.fingerprint
             folder.mkdir()
@@ -209,32 +210,17 @@ def measure(
     if seq_len is None:
         seq_len = min(DEFAULT_SEQ_LEN, max_sequence_length(model.config) or DEFAULT_SEQ_LEN)
     documents = [Document(str(number), (text,)) for number, text in enumerate(list_texts(texts))]
-    config = config_from_values(
-        {
-            "model": {
-                "family": family or str(model.config.model_type),
-                "size": size,
-                "path": _IN_MEMORY,
-                "revision": revision,
-                "training_tokens": training_tokens,
-                "dtype": str(model.dtype).removeprefix("torch."),
-            },
-            "dataset": {
-                "name": dataset,
-                "files": [_IN_MEMORY],
-                "split": "all",
-                "sequence": sequence,
-                "seq_len": seq_len,
-                "context": context,
-            },
-            "k": {"values": _list_ks(k)},
-            "engine": {"batch_tokens": batch_tokens},
-        }
-    )
-    if config.dataset.sequence is not SequenceRule.slide:
-        config.dataset.context = 1  # the default of the schema, because only `slide` uses it
+    model_values = {
+        "family": family or str(model.config.model_type),
+        "size": size,
+        "revision": revision,
+        "training_tokens": training_tokens,
+        "dtype": str(model.dtype).removeprefix("torch."),
+    }
+    dataset_values = {"name": dataset, "sequence": sequence, "seq_len": seq_len, "context": context}
+    config = _make_config(model_values, dataset_values, _list_ks(k), batch_tokens)
     check_compatible(type(model).__name__, model.config, tokenizer, seq_len)
-    corpus = build_corpus(tokenise(documents, tokenizer, "", ""), tokenizer, config.dataset)
+    corpus = build_corpus(tokenise(documents, tokenizer, separator=""), tokenizer, config.dataset)
     folder = Path(tempfile.mkdtemp(prefix="rbptrack-"))
     try:
         result = _measure_in_folder(folder, model, tokenizer, corpus, config, show_bar=progress)
@@ -243,6 +229,23 @@ def measure(
         raise
     weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)  # the ranks are read from this folder
     return result
+
+
+def _make_config(
+    model_values: dict[str, Any], dataset_values: dict[str, Any], ks: list[Any], batch_tokens: int
+) -> Config:
+    """Make the config for weights and texts in memory. Raises BadInput if a value is not allowed."""
+    config = config_from_values(
+        {
+            "model": {**model_values, "path": _IN_MEMORY},
+            "dataset": {**dataset_values, "files": [_IN_MEMORY], "split": "all"},
+            "k": {"values": ks},
+            "engine": {"batch_tokens": batch_tokens},
+        }
+    )
+    if config.dataset.sequence is not SequenceRule.slide:
+        config.dataset.context = 1  # only `slide` uses it; 1 is the default of the command line
+    return config
 
 
 def _measure_in_folder(
@@ -264,7 +267,7 @@ def _measure_in_folder(
         config.model.size = config.model.size or compact(causal.non_embedding_params)
 
         def collect_facts(measurement: Measurement) -> Facts:
-            """Collect the facts. Weights in memory have no commit, so a hash of the ranks identifies them."""
+            # Weights in memory have no commit, so a hash of the ranks identifies them.
             identity = cell_identity(
                 config,
                 weights=f"ranks:{_hash_ranks(measurement.ranks)}",
@@ -289,16 +292,14 @@ def _hash_ranks(ranks: RankTable) -> str:
 
 
 def _list_ks(k: Any) -> list[Any]:
-    """Return one or several k as a list, with Python integers instead of those of numpy. Wrong values are kept."""
-    ks = [k]
-    if isinstance(k, Iterable) and not isinstance(k, str | bytes):
-        ks = list(k)
-    return [int(each) if isinstance(each, np.integer) else each for each in ks]
+    """Return one or several k as a list. Integers of numpy become those of Python; the config refuses wrong values."""
+    values = list(k) if isinstance(k, Iterable) and not isinstance(k, str | bytes) else [k]
+    return [int(value) if isinstance(value, np.integer) else value for value in values]
 
 
 def list_texts(texts: Iterable[str]) -> list[str]:
     """Return texts as a list. Raises BadInput if one of them is not a text, or if all are empty."""
-    # The iterator of a table or mapping yields the names of its columns.
+    # Tables and mappings are refused, because iterating over them would yield their column names, not their texts.
     if isinstance(texts, str | bytes | Mapping | pd.DataFrame) or not isinstance(texts, Iterable):
         raise BadInput(f"texts must be a list of texts, one document each; got {type(texts).__name__}")
     listed = list(texts)
@@ -321,7 +322,8 @@ def _check_model_and_tokenizer(model: Any, tokenizer: Any) -> None:
 
     if not hasattr(model, "base_model"):
         raise BadInput(f"model must be a causal language model of transformers; got {type(model).__name__}")
-    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+    peft_config = getattr(model, "active_peft_config", None)
+    if getattr(peft_config, "is_prompt_learning", False):
         raise BadInput(
             f"model is a {type(model).__name__} with virtual tokens (prompt learning), which cannot be measured. "
             "Measure its base model"
@@ -366,16 +368,16 @@ def runs(
         raise BadInput(f"where must be a text with a condition, such as 'ce < 4'; got {where!r:.60}")
     filters = Filters(
         where,
-        _patterns("family", family),
-        _patterns("size", size),
-        _patterns("model", model),
-        _patterns("dataset", dataset),
-        _patterns("sweep", sweep),
+        _list_patterns("family", family),
+        _list_patterns("size", size),
+        _list_patterns("model", model),
+        _list_patterns("dataset", dataset),
+        _list_patterns("sweep", sweep),
     )
     return Store(tracking_uri, experiment).runs(filters)
 
 
-def _patterns(name: str, value: str | Sequence[str]) -> list[str]:
+def _list_patterns(name: str, value: str | Sequence[str]) -> list[str]:
     patterns = [value] if isinstance(value, str) else value
     if not isinstance(patterns, list | tuple) or not all(isinstance(pattern, str) for pattern in patterns):
         raise BadInput(f"{name} must be a pattern or a list of patterns; got {value!r:.60}")
@@ -398,8 +400,8 @@ def laws(runs: Runs, ks: Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
     for family, counts in read_families(runs, ks, min_sizes=2):
         for metric, law in laws_by_metric(family.s, counts).items():
             low, high = law.alpha.interval()
-            numbers = {"alpha": law.alpha.value, "low": low, "high": high}
-            rows.append({**family.keys, "metric": metric, **numbers, "A": law.a, "R2": law.r2, "sizes": law.sizes})
+            exponent = {"alpha": law.alpha.value, "low": low, "high": high}
+            rows.append({**family.keys, "metric": metric, **exponent, "A": law.a, "R2": law.r2, "sizes": law.sizes})
     return pd.DataFrame(rows, columns=["family", "dataset", "metric", "alpha", "low", "high", "A", "R2", "sizes"])
 
 

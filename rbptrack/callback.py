@@ -23,7 +23,7 @@ from rbptrack.ranks.names import HEADLINE_KS, rbp_name
 
 log = logging.getLogger(__name__)
 
-_COMPARED_EXAMPLES = 100  # the lengths of about this many training examples are compared
+_NUM_COMPARED_EXAMPLES = 100  # the lengths of about this many training examples are compared
 
 
 class RankCallback(TrainerCallback):  # type: ignore[misc]
@@ -44,10 +44,10 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
     Args:
         texts: the texts to measure; each is one document.
         tokenizer: the tokenizer of the model.
-        ks: the k of RBP_k. Values of k above |V| are left out.
+        ks: the k of RBP_k. Values above the size of the vocabulary are left out.
         log: whether to log each measurement to a tracking store, with the revision `step<n>`. The number of training
             tokens is the Trainer's count if `include_num_input_tokens_seen` is set. Otherwise it is computed from the
-            batch size if all training examples have the same length. Otherwise it is unknown.
+            batch size if all training examples have equal lengths, and is unknown if they have not.
         tracking_uri: the address of the tracking store; default: MLFLOW_TRACKING_URI, or else MLflow's own store in the
             working folder.
         experiment: the name of the MLflow experiment; default: MLFLOW_EXPERIMENT_NAME, or else `rbptrack`.
@@ -73,8 +73,8 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         self._texts = list_texts(texts)
         self._tokenizer = tokenizer
         self._ks = list(ks)
-        self._log = log
-        self._store = {"tracking_uri": tracking_uri, "experiment": experiment}
+        self._logs_measurements = log
+        self._store_options = {"tracking_uri": tracking_uri, "experiment": experiment}
         self._measure_options = measure_options
         self._trainer: Trainer | None = None
 
@@ -85,10 +85,11 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         self._trainer = trainer
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Measure the model, and add the new metrics to those of the evaluation."""
+        """Measure the model, and add its RBP_k and CE to the metrics of the evaluation."""
         metrics: dict[str, float] = kwargs["metrics"]
+        # Every evaluation has a metric such as `eval_runtime`, which shows the prefix of its metrics.
         prefix = next((name.removesuffix("_runtime") for name in metrics if name.endswith("_runtime")), "eval")
-        if prefix.startswith("eval_"):  # the Trainer has several evaluation sets, such as `eval_code`
+        if prefix.startswith("eval_"):  # `eval_code`, for one of several evaluation sets; ours do not depend on them
             prefix = "eval"
         measured: dict[str, float] = {}
         if state.is_world_process_zero:
@@ -103,7 +104,7 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
             state.log_history[-1].update(new_metrics)
 
     def _measure_or_nan(self, state: TrainerState, model: Any, training_tokens: float) -> dict[str, float]:
-        """Measure the model. If that fails, log a warning and return NaN, because the other processes are waiting."""
+        """Measure the model. If that fails, log a warning and return NaN. The other processes wait for the result."""
         try:
             return self._measure(state, model, training_tokens)
         except Exception as error:
@@ -116,9 +117,9 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         checkpoint = {"revision": f"step{state.global_step}", "training_tokens": training_tokens}
         options: dict[str, Any] = {**checkpoint, "progress": False, **self._measure_options}
         measured = measure(unwrapped_model, self._tokenizer, self._texts, k=self._ks, **options)
-        if self._log:
+        if self._logs_measurements:
             try:
-                measured.log(**self._store)
+                measured.log(**self._store_options)
             except Exception as error:
                 log.warning("step %d is not logged: %s: %s", state.global_step, type(error).__name__, first_line(error))
         metrics = {name: value for name, value in measured.metrics().items() if not name.endswith("_se")}
@@ -132,19 +133,19 @@ def _count_training_tokens(args: TrainingArguments, state: TrainerState, train_d
         return float(state.num_input_tokens_seen)
     try:
         examples = train_dataloader.dataset
-        step = max(1, len(examples) // _COMPARED_EXAMPLES)
-        lengths = {len(examples[number]["input_ids"]) for number in range(0, len(examples), step)}
+        stride = max(1, len(examples) // _NUM_COMPARED_EXAMPLES)
+        lengths = {len(examples[number]["input_ids"]) for number in range(0, len(examples), stride)}
     except (AttributeError, IndexError, KeyError, TypeError):  # no training set, a stream, or another form of examples
         return 0.0
     if len(lengths) != 1:
         return 0.0
-    sequences = (
+    num_sequences = (
         state.global_step
         * (state.train_batch_size or args.train_batch_size)
         * args.gradient_accumulation_steps
         * args.world_size
     )
-    return float(sequences * lengths.pop())
+    return float(num_sequences * lengths.pop())
 
 
 def _broadcast_from_main_process(metrics: dict[str, float]) -> dict[str, float]:

@@ -37,11 +37,11 @@ from rbptrack.tracking import Store
 LARGE_MODEL_PARAMS = 1e9
 """A model with at least this many parameters has one job per dataset, so several GPUs can share its work."""
 
-Finished = Callable[[int, Outcome], None]
-"""A function that a backend calls when a cell has ended, with the cell's number and its outcome."""
+ReportOutcome = Callable[[int, Outcome], None]
+"""A function that a backend calls when a cell has ended. It gets the cell's number and its outcome."""
 
 _POLL_SECONDS = 1.0
-_PATIENCE_SECONDS = 60.0  # how long to wait for another command that delivers the same measurement
+_PATIENCE_SECONDS = 60.0  # how long to wait for another command that is delivering a measurement
 _GPU_NAME = re.compile(r"\d+|(GPU|MIG)-.+")  # as in CUDA_VISIBLE_DEVICES
 _SCRIPT_FILE = "job.sh"
 _ARRAY_FILE = "array.txt"  # holds the number of the SLURM array and the fingerprints of its cells
@@ -54,9 +54,9 @@ _SCRIPT = """\
 #SBATCH --output="{logs}/%A_%a.log"
 {options}
 cd {working_folder}
-end() {{ kill -TERM $child; wait $child; }}
-trap 'end; exit 143' TERM  # cancelled, or requeued for another job
-trap 'end; scontrol requeue ${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID; exit 0' USR1  # its time is over
+end_child() {{ kill -TERM $child; wait $child; }}
+trap 'end_child; exit 143' TERM  # cancelled, or requeued for another job
+trap 'end_child; scontrol requeue ${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID; exit 0' USR1  # its time is over
 {python} -m rbptrack job {jobs}/$SLURM_ARRAY_TASK_ID.json & child=$!
 wait $child
 """
@@ -65,12 +65,12 @@ wait $child
 class Backend(Protocol):
     """A place where the cells of a sweep are measured."""
 
-    def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
+    def run(self, cells: Mapping[int, Cell], report_outcome: ReportOutcome) -> None:
         """Measure cells. Returns when all of them have ended.
 
         Args:
             cells: the cells, by their number in the sweep.
-            finished: called once for each cell, when it has ended.
+            report_outcome: called once for each cell, when it has ended.
 
         """
 
@@ -88,13 +88,13 @@ class Local:
     store: Store
     deliver: bool = True
 
-    def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
+    def run(self, cells: Mapping[int, Cell], report_outcome: ReportOutcome) -> None:
         """Check all cells first, then measure the cells that passed the check."""
         from rbptrack.sweep.load import Loader
 
         loader = Loader()
-        for number, cell in _cells_that_pass(cells, loader.check, finished).items():
-            finished(number, measure_cell(cell, self.store, loader=loader, deliver=self.deliver))
+        for number, cell in _check_cells(cells, loader.check, report_outcome).items():
+            report_outcome(number, measure_cell(cell, self.store, loader=loader, deliver=self.deliver))
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,13 @@ class Gpus:
     names: Sequence[str] = ()
     deliver: bool = True
 
-    def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
+    def run(self, cells: Mapping[int, Cell], report_outcome: ReportOutcome) -> None:
         """Run jobs until all have ended. If this process is interrupted, it ends the jobs."""
         gpus = self.names or _all_gpus()
-        jobs, readable_cells = _write_jobs(cells, finished, self.folder, at_a_time=len(gpus))
+        jobs, readable_cells = _write_jobs(cells, report_outcome, self.folder, num_parallel=len(gpus))
         if not jobs:
             return
-        collector = Collector(readable_cells, self.store, self.folder, finished, deliver=self.deliver)
+        collector = Collector(readable_cells, self.store, self.folder, report_outcome, deliver=self.deliver)
         commands = [[sys.executable, "-m", "rbptrack", "job", str(job)] for job in jobs]
         jobs_on_gpus = f"{counted(len(jobs), 'job')} on {counted(len(gpus), 'GPU')}"
         print_text(f"{jobs_on_gpus}; their output: {short_path(self.folder)}")
@@ -147,7 +147,7 @@ class Slurm:
     show: bool = False
     deliver: bool = True
 
-    def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
+    def run(self, cells: Mapping[int, Cell], report_outcome: ReportOutcome) -> None:
         """Run jobs until all have ended. If this process is interrupted, the jobs go on.
 
         Raises:
@@ -156,14 +156,14 @@ class Slurm:
         """
         fingerprints = [cell.fingerprint for cell in cells.values()]
         _refuse_running_array(self.folder, fingerprints)
-        jobs, readable_cells = _write_jobs(cells, finished, self.folder)
+        jobs, readable_cells = _write_jobs(cells, report_outcome, self.folder)
         if not jobs:
             return
         script = self._write_script(len(jobs))
         if self.show:
             print_text(script.read_text())
             return
-        collector = Collector(readable_cells, self.store, self.folder, finished, deliver=self.deliver)
+        collector = Collector(readable_cells, self.store, self.folder, report_outcome, deliver=self.deliver)
         submit_and_wait(script, fingerprints, collector.collect)
         collector.finish()
 
@@ -234,38 +234,44 @@ class Collector:
         cells: the cells that jobs measure, by their number in the sweep.
         store: the tracking store.
         folder: the folder with the output of the jobs.
-        finished: called once for each cell, when it has ended.
+        report_outcome: called once for each cell, when it has ended.
         deliver: whether measurements are delivered to the store.
 
     """
 
     def __init__(
-        self, cells: Mapping[int, Cell], store: Store, folder: Path, finished: Finished, *, deliver: bool = True
+        self,
+        cells: Mapping[int, Cell],
+        store: Store,
+        folder: Path,
+        report_outcome: ReportOutcome,
+        *,
+        deliver: bool = True,
     ) -> None:
         self._cells = dict(cells)
         self._store = store
         self._folder = folder
-        self._finished = finished
+        self._report_outcome = report_outcome
         self._deliver = deliver
-        # The runs of these cells that the store had before the jobs began; None if the store was away.
-        self._run_ids_before: set[str] | None = set()
+        # With force=true: earlier runs of these cells, which the jobs did not make. None if the store is away.
+        self._earlier_run_ids: set[str] | None = set()
         for cell in cells.values():
             failure_file(cell).unlink(missing_ok=True)  # an earlier job may have left one
         if deliver and any(cell.config.force for cell in cells.values()):
             run_id_by_number = self._find_run_ids()
-            self._run_ids_before = None if run_id_by_number is None else set(run_id_by_number.values())
+            self._earlier_run_ids = None if run_id_by_number is None else set(run_id_by_number.values())
 
     def collect(self, patience: float = 0) -> None:
         """Deliver the measurements that are finished now, and report their outcomes.
 
         Args:
-            patience: how many seconds to wait for another process that is delivering one of them.
+            patience: how many seconds to wait for another process that is delivering a measurement.
 
         """
         for number, cell in list(self._cells.items()):
             outcome = deliver_finished(cell, self._store, deliver=self._deliver, patience=patience)
             if outcome is not None:
-                self._report(number, outcome)
+                self._end_cell(number, outcome)
 
     def finish(self) -> None:
         """Deliver the last measurements after all jobs have ended, and report the outcomes of all remaining cells.
@@ -273,14 +279,13 @@ class Collector:
         A cell without a measurement on disk has failed, unless another command has delivered it meanwhile.
         """
         self.collect(patience=_PATIENCE_SECONDS)
-        if self._deliver and self._cells and self._run_ids_before is not None:
+        if self._deliver and self._cells and self._earlier_run_ids is not None:
             for number, run_id in (self._find_run_ids() or {}).items():
-                if run_id not in self._run_ids_before:
-                    self._report(number, Found(self._cells[number].title, run_id))
+                if run_id not in self._earlier_run_ids:
+                    self._end_cell(number, Found(self._cells[number].title, run_id))
+        message = f"its job ended without a result: see {short_path(self._folder)}/*.log"
         for number, cell in list(self._cells.items()):
-            self._report(
-                number, Failed(cell.title, f"its job ended without a result: see {short_path(self._folder)}/*.log")
-            )
+            self._end_cell(number, Failed(cell.title, message))
 
     def _find_run_ids(self) -> dict[int, str] | None:
         """Return the run ID of each remaining cell that the store has, by number. Return None if the store is away."""
@@ -292,12 +297,12 @@ class Collector:
             number: run_ids[cell.fingerprint] for number, cell in self._cells.items() if cell.fingerprint in run_ids
         }
 
-    def _report(self, number: int, outcome: Outcome) -> None:
+    def _end_cell(self, number: int, outcome: Outcome) -> None:
         del self._cells[number]
-        self._finished(number, outcome)
+        self._report_outcome(number, outcome)
 
 
-def group_into_jobs(cells: Sequence[tuple[Cell, int]], *, at_a_time: int = 0) -> list[list[Cell]]:
+def group_into_jobs(cells: Sequence[tuple[Cell, int]], *, num_parallel: int = 0) -> list[list[Cell]]:
     """Group cells into jobs, and sort the jobs by their number of parameters, the largest first.
 
     A large model has one job for each dataset. A small model has one job for all of its datasets. If the number of jobs
@@ -306,32 +311,32 @@ def group_into_jobs(cells: Sequence[tuple[Cell, int]], *, at_a_time: int = 0) ->
 
     Args:
         cells: pairs of a cell and the number of parameters of its model.
-        at_a_time: the number of jobs that run at the same time; 0 if it is unknown.
+        num_parallel: the number of jobs that run at the same time; 0 if it is unknown.
 
     """
     cells_by_job: dict[str, list[Cell]] = {}
     params_by_job: dict[str, int] = {}  # sum of the parameters over the cells of a job
     small_jobs: set[str] = set()
     for cell, params in cells:
-        job = repr((cell.config.model, cell.config.reference))
+        job_key = repr((cell.config.model, cell.config.reference))
         if params >= LARGE_MODEL_PARAMS:
-            job = f"{job} {cell.fingerprint}"
+            job_key = f"{job_key} {cell.fingerprint}"
         else:
-            small_jobs.add(job)
-        cells_by_job.setdefault(job, []).append(cell)
-        params_by_job[job] = params_by_job.get(job, 0) + params
+            small_jobs.add(job_key)
+        cells_by_job.setdefault(job_key, []).append(cell)
+        params_by_job[job_key] = params_by_job.get(job_key, 0) + params
 
-    def largest_first(job: str) -> tuple[int, str]:
-        return -params_by_job[job], job
+    def largest_first(job_key: str) -> tuple[int, str]:
+        return -params_by_job[job_key], job_key
 
-    if 0 < at_a_time < len(small_jobs):
-        shared_jobs = [f"shared {number}" for number in range(at_a_time)]
+    if 0 < num_parallel < len(small_jobs):
+        shared_jobs = [f"shared {number}" for number in range(num_parallel)]
         params_by_job |= dict.fromkeys(shared_jobs, 0)
-        for job in sorted(small_jobs, key=largest_first):
-            smallest = min(shared_jobs, key=params_by_job.__getitem__)
-            cells_by_job.setdefault(smallest, []).extend(cells_by_job.pop(job))
-            params_by_job[smallest] += params_by_job[job]
-    return [cells_by_job[job] for job in sorted(cells_by_job, key=largest_first)]
+        for job_key in sorted(small_jobs, key=largest_first):
+            smallest_job = min(shared_jobs, key=params_by_job.__getitem__)
+            cells_by_job.setdefault(smallest_job, []).extend(cells_by_job.pop(job_key))
+            params_by_job[smallest_job] += params_by_job[job_key]
+    return [cells_by_job[job_key] for job_key in sorted(cells_by_job, key=largest_first)]
 
 
 def run_on_gpus(commands: Sequence[list[str]], gpus: Sequence[str], folder: Path, collect: Callable[[], None]) -> None:
@@ -414,39 +419,46 @@ def submit_and_wait(script: Path, fingerprints: Sequence[str], collect: Callable
             raise
 
 
-def _cells_that_pass(cells: Mapping[int, Cell], check: Callable[[Cell], object], finished: Finished) -> dict[int, Cell]:
-    """Return the cells that pass a check, by number. Report the others as failed."""
+def _check_cells(
+    cells: Mapping[int, Cell], check: Callable[[Cell], object], report_outcome: ReportOutcome
+) -> dict[int, Cell]:
+    """Check cells, and report those that do not pass as failed. Returns the cells that pass, by number."""
     passed = {}
     with spinner("checking models and tokenizers"):
         for number, cell in cells.items():
             try:
                 check(cell)
             except RbptrackError as error:
-                finished(number, Failed.from_error(cell.title, error))
+                report_outcome(number, Failed.from_error(cell.title, error))
             else:
                 passed[number] = cell
     return passed
 
 
 def _write_jobs(
-    cells: Mapping[int, Cell], finished: Finished, folder: Path, *, at_a_time: int = 0
+    cells: Mapping[int, Cell], report_outcome: ReportOutcome, folder: Path, *, num_parallel: int = 0
 ) -> tuple[list[Path], dict[int, Cell]]:
     """Write job files for the cells with readable models. Returns the files, and these cells by number."""
     from rbptrack.sweep.load import Loader
 
     loader = Loader()
-    readable_cells = _cells_that_pass(cells, lambda cell: loader.parameters(cell.weights), finished)
-    cells_and_params = [(cell, loader.parameters(cell.weights).total) for cell in readable_cells.values()]
+
+    def count_parameters(cell: Cell) -> int:
+        """Count the parameters of a cell's model. Raises an RbptrackError if the model cannot be read."""
+        return loader.parameters(cell.weights).total
+
+    readable_cells = _check_cells(cells, count_parameters, report_outcome)
+    cells_and_params = [(cell, count_parameters(cell)) for cell in readable_cells.values()]
     folder.mkdir(parents=True, exist_ok=True)
     files = []
-    for number, job_cells in enumerate(group_into_jobs(cells_and_params, at_a_time=at_a_time)):
+    for number, job_cells in enumerate(group_into_jobs(cells_and_params, num_parallel=num_parallel)):
         files.append(folder / f"{number}.json")
         write_job(files[-1], job_cells)
     return files, readable_cells
 
 
 def _refuse_running_array(folder: Path, fingerprints: Collection[str]) -> None:
-    """Raise BadInput if an earlier SLURM array that uses this folder or measures one of these cells still runs."""
+    """Raise BadInput if an earlier SLURM array, which uses this folder or measures one of these cells, still runs."""
     for file in folder.parent.glob(f"*/{_ARRAY_FILE}"):
         array_id, *array_fingerprints = file.read_text().split()
         if file.parent != folder and set(array_fingerprints).isdisjoint(fingerprints):
@@ -462,18 +474,13 @@ def _refuse_running_array(folder: Path, fingerprints: Collection[str]) -> None:
 
 
 def _all_gpus() -> list[str]:
-    """Return the names of the GPUs that this process may use: numbers, UUIDs or MIG names.
-
-    Raises:
-        BadInput: this process sees no GPU.
-
-    """
+    """Return numbers, UUIDs or MIG names of the GPUs that this process may use. Raises BadInput if there are none."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         import torch
 
         gpus = [str(number) for number in range(torch.cuda.device_count())]
-    else:  # CUDA ignores everything from the first invalid name on, such as -1 or SLURM's NoDevFiles
+    else:  # CUDA stops at the first invalid name, such as -1 or SLURM's NoDevFiles
         gpus = list(takewhile(_GPU_NAME.fullmatch, (name.strip() for name in visible.split(","))))
     if not gpus:
         raise BadInput(

@@ -75,7 +75,7 @@ class Resolver:
     """Resolves configurations to cells. A model or dataset that several cells name is looked up once."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, ...], Any] = {}  # results of lookups, by the kind of object and its identity
+        self._results: dict[tuple[str, ...], Any] = {}  # results of lookups, by the kind of object and its identity
 
     def resolve(self, config: Config) -> Cell:
         """Resolve a configuration to a cell.
@@ -91,7 +91,8 @@ class Resolver:
         if not dataset.split:
             config = replace(config, dataset=replace(dataset, split=self._only_split(dataset, texts)))
         weights = self._pin_weights(config.model)
-        reference = reference_tokenizer = None
+        reference = None
+        reference_tokenizer = None
         if config.reference is not None:
             reference = self._pin_weights(config.reference)
             reference_tokenizer = self._pin_tokenizer(config.reference, reference)
@@ -109,13 +110,13 @@ class Resolver:
         return Cell(config, weights, tokenizer, texts, reference, reference_tokenizer, identity, notes)
 
     def _look_up_once(self, key: tuple[str, ...], look_up: Callable[[], _T]) -> _T:
-        if key not in self._found:
-            self._found[key] = look_up()
-        found: _T = self._found[key]
-        return found
+        if key not in self._results:
+            self._results[key] = look_up()
+        result: _T = self._results[key]
+        return result
 
     def _check_cached(self, config: Config) -> None:
-        """Raise NotCached if a cell needs repositories that are neither cached nor reachable. It lists all of them."""
+        """Raise NotCached if repositories are neither cached nor reachable. The error lists all of them."""
         missing: list[MissingRepository] = []
         with _collect_missing(missing):
             self._pin_texts(config.dataset)
@@ -143,9 +144,7 @@ class Resolver:
     ) -> tuple[Config, tuple[str, ...]]:
         """Shorten the sequences to the maximum of the model and of the reference, if `dataset.shorten` allows it.
 
-        Returns:
-            The configuration; and a note for the user, if sequences were shortened.
-
+        Returns the configuration and notes for the user. There is one note if sequences were shortened.
         """
         dataset = config.dataset
         if not dataset.shorten:
@@ -162,8 +161,8 @@ class Resolver:
             return config, ()
         length = max_lengths[name]
         context = max(1, dataset.context * length // dataset.seq_len)
-        reader = "the model" if name == config.model.name else f"the reference {name}"
-        note = f"sequences have {length} tokens instead of {dataset.seq_len}, the most that {reader} can read"
+        shorter_model = "the model" if name == config.model.name else f"the reference {name}"
+        note = f"sequences have {length} tokens instead of {dataset.seq_len}, the most that {shorter_model} can read"
         return replace(config, dataset=replace(dataset, seq_len=length, context=context)), (note,)
 
     def _max_sequence_length(self, model: ModelConfig, weights: Pinned) -> int:
@@ -216,22 +215,22 @@ def check_unchanged(cell: Cell) -> None:
 
     """
     config = cell.config
-    pins: list[tuple[str, Pinned, Callable[[], Pinned]]] = [  # name, earlier pin, function that pins again
+    checks: list[tuple[str, Pinned, Callable[[], Pinned]]] = [  # name, what was pinned, function that pins it again
         (config.model.name, cell.weights, lambda: pin_model(config.model)),
         (config.dataset.name, cell.texts, lambda: pin_dataset(config.dataset)),
     ]
     if config.model.tokenizer:
-        pins.append((config.model.tokenizer, cell.tokenizer, lambda: pin_tokenizer(config.model, cell.weights)))
+        checks.append((config.model.tokenizer, cell.tokenizer, lambda: pin_tokenizer(config.model, cell.weights)))
     if config.reference is not None and cell.reference is not None:
         reference = config.reference
-        pins.append((reference.name, cell.reference, lambda: pin_model(reference)))
-    for name, pinned, pin in pins:
-        if pinned.revision is None and pin().identity != pinned.identity:
+        checks.append((reference.name, cell.reference, lambda: pin_model(reference)))
+    for name, pinned, pin_again in checks:
+        if pinned.revision is None and pin_again().identity != pinned.identity:
             raise BadInput(f"the files of {name} have changed since the sweep began. Start the sweep again")
 
 
 def resolve(config: Config) -> Cell:
-    """Resolve one configuration to a cell. Raises BadInput if something that it names cannot be found."""
+    """Resolve one configuration to a cell. Raises BadInput if its model, tokenizer, dataset or reference is missing."""
     return Resolver().resolve(config)
 
 
@@ -265,7 +264,7 @@ def _read_max_sequence_length(model: ModelConfig, weights: Pinned) -> int:
 
 
 def cache_key(**parts: str) -> str:
-    """Return a key for the cache on disk. It depends on `parts` and on the versions of rbptrack and its libraries."""
+    """Return a key for the cache on disk: the hash of some texts and of the versions of rbptrack and its libraries."""
     versions = [version(library) for library in ("rbptrack", "tokenizers", "transformers")]
     return fingerprint({**parts, "versions": versions})
 

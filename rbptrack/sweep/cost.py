@@ -144,9 +144,10 @@ class _Planner:
         models = [(cell.config.model, cell.weights)]
         if cell.config.reference is not None and cell.reference is not None:
             models.append((cell.config.reference, cell.reference))
-        parameters = self.loader.parameters(cell.weights)
+        model_parameters = self.loader.parameters(cell.weights)
         scored_tokens, read_tokens = self._count_tokens(cell)
-        cost = NO_COST | {"S": parameters.non_embedding, "parameters": parameters.total, "tokens": scored_tokens}
+        cost = NO_COST | {"S": model_parameters.non_embedding, "parameters": model_parameters.total}
+        cost["tokens"] = scored_tokens
         for model, weights in models:
             parameters = self.loader.parameters(weights)
             flops = 2.0 * (parameters.non_embedding + parameters.head) * read_tokens
@@ -170,10 +171,11 @@ class _Planner:
         documents, bytes_per_document = self.documents_and_bytes[key]
         for limit in (dataset.head, dataset.documents):
             documents = min(documents, limit or math.inf)
-        tokens = max(2.0, bytes_per_document / _BYTES_PER_TOKEN)
+        tokens = max(2.0, bytes_per_document / _BYTES_PER_TOKEN)  # tokens per document; with one, nothing is scored
         if dataset.sequence is SequenceRule.truncate:
             tokens = min(tokens, dataset.seq_len)
         read_tokens = tokens
+        # A sequence repeats `context` tokens of the previous one.
         if dataset.sequence is SequenceRule.slide and tokens > dataset.seq_len:
             read_tokens *= dataset.seq_len / (dataset.seq_len - dataset.context)
         return documents * (tokens - 1), documents * read_tokens
@@ -195,18 +197,18 @@ def _measure_flops_per_second(device: Any, dtype: str) -> float:
 
     rows = 512
     width = 1024
-    factor = torch.ones(rows, width, device=device, dtype=getattr(torch, dtype))
+    states = torch.ones(rows, width, device=device, dtype=getattr(torch, dtype))
     weight = torch.ones(4 * width, width, device=device, dtype=getattr(torch, dtype))
     seconds = []
     for _ in range(4):  # the first time is not used, because it includes initialisation
         began = time.perf_counter()
-        float((factor @ weight.T)[0, 0])  # reading a number waits until the device has finished
+        float((states @ weight.T)[0, 0])  # reading a number waits until the device has finished
         seconds.append(time.perf_counter() - began)
     return 2.0 * rows * width * 4 * width / min(seconds[1:])
 
 
 def _size_of_local_texts(texts: Pinned) -> float:
-    """Return the bytes of local texts; infinity if the texts are a repository of the hub."""
+    """Return the bytes of local texts. Return infinity if the texts are in a repository of the Hub."""
     if texts.files:
         return sum(path.stat().st_size for path in texts.files)
     if texts.revision is not None:
@@ -215,7 +217,7 @@ def _size_of_local_texts(texts: Pinned) -> float:
 
 
 def _read_documents_and_bytes(dataset: DatasetConfig, texts: Pinned) -> tuple[float, float]:
-    """Return the number of documents of a split, and the mean bytes of a document; NaN if they are unknown."""
+    """Return the number of documents of a split, and the mean bytes of a document. They are NaN if unknown."""
     if texts.files:
         documents = sum(_count_documents(path) for path in texts.files)
         return documents, _size_of_local_texts(texts) / max(1, documents)
@@ -253,7 +255,7 @@ def _count_documents(path: Path) -> float:
 
 
 def _bytes_to_download(model: ModelConfig, weights: Pinned) -> float:
-    """Return the bytes of a model's weights that are not in the hub's cache; NaN if they are unknown."""
+    """Return the bytes of a model's weights that are not in the Hub's cache, or NaN if they are unknown."""
     if weights.revision is None:
         return 0
     folder = hub.find_snapshot("model", weights.location, weights.revision)
@@ -261,10 +263,10 @@ def _bytes_to_download(model: ModelConfig, weights: Pinned) -> float:
         return 0 if folder and any(folder.glob(weights.gguf or "*.safetensors")) else math.nan
     from huggingface_hub import HfApi
 
-    def describe() -> Any:
+    def read_model_info() -> Any:
         return HfApi().model_info(weights.location, revision=weights.revision, files_metadata=True)
 
-    files = hub.call_hub("model", weights.location, weights.requested, describe).siblings or []
+    files = hub.call_hub("model", weights.location, weights.requested, read_model_info).siblings or []
     sizes = {file.rfilename: file.size or 0 for file in files if "/" not in file.rfilename}
     names = [weights.gguf] if weights.gguf else _weight_files(sizes, pickles=model.pickles)
     if not names:
@@ -273,16 +275,11 @@ def _bytes_to_download(model: ModelConfig, weights: Pinned) -> float:
 
 
 def _weight_files(names: Iterable[str], *, pickles: bool) -> list[str]:
-    """Return the files of a repository that transformers loads: safetensors or, if there are none, pickles.
+    """Return the files that transformers loads: safetensors or, if there are none and pickles are allowed, pickles.
 
     Other files are left out, such as variants of the weights and consolidated.safetensors.
-
-    Args:
-        names: the names of all files of the repository.
-        pickles: whether pickles may be loaded.
-
     """
-    safe = [name for name in names if re.fullmatch(r"model(-\d+-of-\d+)?\.safetensors", name)]
-    if safe or not pickles:
-        return safe
+    safetensors = [name for name in names if re.fullmatch(r"model(-\d+-of-\d+)?\.safetensors", name)]
+    if safetensors or not pickles:
+        return safetensors
     return [name for name in names if re.fullmatch(r"pytorch_model(-\d+-of-\d+)?\.bin", name)]

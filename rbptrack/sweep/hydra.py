@@ -27,10 +27,7 @@ register()  # the processes that Hydra's launchers start import this module and 
 
 
 def run_by_hydra(words: Sequence[str]) -> None:
-    """Run `hydra.main` for a command line.
-
-    Args:
-        words: the words of the command line.
+    """Run `hydra.main` for the words of a command line.
 
     Raises:
         BadInput: Hydra cannot compose a config from the words, or a value is not allowed.
@@ -51,7 +48,7 @@ def _measure(config: Any) -> float:
     if isinstance(outcome, Failed):
         raise MeasurementError(f"{outcome.title}: {outcome.message}")
     job = HydraConfig.get().job
-    label = "" if OmegaConf.is_missing(job, "num") else f"[{job.num + 1}] "
+    label = "" if OmegaConf.is_missing(job, "num") else f"[{job.num + 1}] "  # Hydra numbers only the jobs of a sweep
     print_text(f"{label}{outcome.line()}")
     if isinstance(outcome, Found):
         return float(store.runs(run_ids=[outcome.run_id])["ce"].iat[0])

@@ -39,24 +39,24 @@ class LoadSettings:
     """Settings for loading a cell. They follow from its model, its tokenizer and its reference.
 
     Attributes:
-        candidates: the number of rows of the output head, from the first, among which a target is ranked.
-        without: ids of the candidates that are left out, because the tokenizer has no token for them.
+        num_candidates: a target is ranked among the first `num_candidates` rows of the output head.
+        excluded_ids: candidates that are not ranked, because the tokenizer has no token for them.
         template: the chat template that renders documents; empty if `dataset.chat` is false.
-        reference_candidates: the number of rows of the reference's output head, from the first, that are candidates.
-        entries: the number of vocabulary entries, from the first, over which the distributions of model and reference
-            are compared.
+        num_reference_candidates: `num_candidates` for the output head of the reference; 0 without a reference.
+        num_shared_entries: the distributions of model and reference are compared over the first
+            `num_shared_entries` entries of the vocabulary; 0 without a reference.
 
     """
 
-    candidates: int
-    without: tuple[int, ...] = ()
+    num_candidates: int
+    excluded_ids: tuple[int, ...] = ()
     template: str = ""
-    reference_candidates: int = 0
-    entries: int = 0
+    num_reference_candidates: int = 0
+    num_shared_entries: int = 0
 
 
 class Loader:
-    """Loads the models and texts of cells. Keeps the last model, the last reference and the texts for later cells."""
+    """Loads the models and texts of cells. Keeps the texts, the last model and the last reference for later cells."""
 
     def __init__(self) -> None:
         self._architectures: dict[str, Any] = {}
@@ -78,15 +78,15 @@ class Loader:
         with spinner(f"reading and tokenizing {cell.config.dataset.name}"):
             corpus = self.corpus(cell)
         with spinner(f"loading {cell.config.model.name}"):
-            model = self._model.load(cell.config.model, cell.weights, settings.candidates, settings.without)
+            model = self._model.load(cell.config.model, cell.weights, settings.num_candidates, settings.excluded_ids)
             if cell.config.reference is None or cell.reference is None:
                 self._reference.drop()
                 return model, corpus
             reference = cell.config.reference
             reference_model = self._reference.load(
-                reference, cell.reference, settings.reference_candidates, settings.without
+                reference, cell.reference, settings.num_reference_candidates, settings.excluded_ids
             )
-        return replace(model, reference=Reference(reference.name, reference_model, settings.entries)), corpus
+        return replace(model, reference=Reference(reference.name, reference_model, settings.num_shared_entries)), corpus
 
     def check(self, cell: Cell) -> LoadSettings:
         """Check that a cell can be measured, without loading weights or texts. Returns the settings to load it.
@@ -97,7 +97,7 @@ class Loader:
 
         """
         if cell.fingerprint not in self._settings:
-            self._settings[cell.fingerprint] = self._check_now(cell)
+            self._settings[cell.fingerprint] = self._check_cell(cell)
         return self._settings[cell.fingerprint]
 
     def corpus(self, cell: Cell) -> Corpus:
@@ -123,11 +123,10 @@ class Loader:
             corpus = self.corpus(cell)
             return f"{corpus.num_targets} {int(corpus.lengths.sum())}"
 
-        scored, read = cached_line(f"tokens/{self._corpus_key(cell)}", count).split()
-        return int(scored), int(read)
+        scored_tokens, read_tokens = cached_line(f"tokens/{self._corpus_key(cell)}", count).split()
+        return int(scored_tokens), int(read_tokens)
 
     def tokenizer(self, cell: Cell) -> PreTrainedTokenizerBase:
-        """Return the tokenizer of a cell."""
         return self._tokenizer(cell.tokenizer)
 
     def architecture(self, weights: Pinned) -> Any:
@@ -164,7 +163,7 @@ class Loader:
             self._tokenizers[pinned.identity] = load_tokenizer(pinned)
         return self._tokenizers[pinned.identity]
 
-    def _check_now(self, cell: Cell) -> LoadSettings:
+    def _check_cell(self, cell: Cell) -> LoadSettings:
         config = cell.config
         check_folder(config.model)
         architecture = self.architecture(cell.weights)
@@ -172,14 +171,14 @@ class Loader:
         if config.model.gguf and config.model.tokenizer:
             check_gguf_tokens(config.model.name, cell.weights, tokenizer)
         check_compatible(config.model.name, architecture, tokenizer, config.dataset.seq_len)
-        rows, without = candidates(architecture, tokenizer, config.candidates)
+        num_candidates, excluded_ids = candidates(architecture, tokenizer, config.candidates)
         template = ""
         if config.dataset.chat:
             template = find_chat_template(config.model.chat_template, tokenizer, config.model.name)
-        return self._check_reference(cell, LoadSettings(rows, without, template))
+        return self._check_reference(cell, LoadSettings(num_candidates, excluded_ids, template))
 
     def _check_reference(self, cell: Cell, settings: LoadSettings) -> LoadSettings:
-        """Check the reference of a cell, if it has one. Returns the settings with those of the reference."""
+        """Check the reference of a cell, if it has one. Returns the settings, completed for the reference."""
         reference = cell.config.reference
         if reference is None or cell.reference is None or cell.reference_tokenizer is None:
             return settings
@@ -190,10 +189,11 @@ class Loader:
         seq_len = cell.config.dataset.seq_len
         check_compatible(f"reference {reference.name}", architecture, reference_tokenizer, seq_len)
         check_same_tokenizer(reference.name, tokenizer, reference_tokenizer)
-        rows, _ = candidates(architecture, tokenizer, cell.config.candidates)
+        num_candidates, _ = candidates(architecture, tokenizer, cell.config.candidates)
         model_entries, _ = candidates(self.architecture(cell.weights), tokenizer, Candidates.tokenizer)
         reference_entries, _ = candidates(architecture, tokenizer, Candidates.tokenizer)
-        return replace(settings, reference_candidates=rows, entries=min(model_entries, reference_entries))
+        num_shared_entries = min(model_entries, reference_entries)
+        return replace(settings, num_reference_candidates=num_candidates, num_shared_entries=num_shared_entries)
 
 
 class _LastModel:
@@ -202,11 +202,13 @@ class _LastModel:
     _key = ""
     _model: CausalModel | None = None
 
-    def load(self, config: ModelConfig, weights: Pinned, rows: int, without: tuple[int, ...]) -> CausalModel:
-        key = repr((weights, config, rows, without))
+    def load(
+        self, config: ModelConfig, weights: Pinned, num_candidates: int, excluded_ids: tuple[int, ...]
+    ) -> CausalModel:
+        key = repr((weights, config, num_candidates, excluded_ids))
         if self._model is None or self._key != key:
             self.drop()  # before loading, because memory may not suffice for two models
-            self._model = load_model(config, weights, candidates=rows, left_out=without)
+            self._model = load_model(config, weights, candidates=num_candidates, left_out=excluded_ids)
             self._key = key
         return self._model
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # these modules import torch and transformers, which are load
 
 log = logging.getLogger(__name__)
 
-_HIGH_CE_NATS = 0.5  # a CE above ln |V| by more than this gets a note; that of untrained weights is less above
+_HIGH_CE_NATS = 0.5  # a CE above ln |V| by more than this gets a note; untrained weights stay below it
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Failed:
 
     Attributes:
         title: the names of model and dataset, such as `pythia-70m / wiki`.
-        message: the reason, in one line.
-        bad_input: whether the reason is a mistake in what the user asked for.
+        message: why it failed, in one line.
+        bad_input: whether it failed because of a mistake in what the user asked for.
 
     """
 
@@ -109,13 +109,7 @@ class Failed:
 
     @classmethod
     def from_error(cls, title: str, error: Exception) -> Failed:
-        """Make the outcome of a cell that ended with an error. If the error is unexpected, log its traceback.
-
-        Args:
-            title: the names of model and dataset.
-            error: the error.
-
-        """
+        """Make the outcome of a cell that ended with an error. If the error is unexpected, log its traceback."""
         expected_error = error if isinstance(error, RbptrackError) else disk_error(error, cells_folder())
         if expected_error is None:
             log.error("%s failed", title, exc_info=error)
@@ -136,7 +130,7 @@ Outcome = Measured | Found | Failed
 def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deliver: bool = True) -> Outcome:
     """Measure one cell and deliver the measurement, unless the store has it already.
 
-    An error is not raised: the outcome is then `Failed`, and the caller can go on with the next cell.
+    No error is raised. If the measurement fails, the outcome is `Failed`.
 
     Args:
         cell: the cell to measure.
@@ -165,7 +159,7 @@ def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deli
 def deliver_finished(cell: Cell, store: Store, *, deliver: bool = True, patience: float = 0) -> Outcome | None:
     """Deliver a measurement that another process has finished, or log the failure of that process.
 
-    An error of the delivery is not raised: the outcome is then `Failed`.
+    No error is raised. If the delivery fails, the outcome is `Failed`.
 
     Args:
         cell: the cell that the other process measures.
@@ -203,7 +197,7 @@ def log_failure(cell: Cell, store: Store, message: str) -> None:
 
 
 def leave_failure(cell: Cell, message: str) -> None:
-    """Write why a cell failed to a file, which the process that launched this job reads."""
+    """Write why a cell failed to a file. The process that launched this job reads the file."""
     with suppress(OSError):
         failure_file(cell).parent.mkdir(parents=True, exist_ok=True)
         write_whole(failure_file(cell), message)
@@ -235,7 +229,7 @@ def _hold_lock(cell: Cell) -> Iterator[None]:
 
 
 def _find_run_id(cell: Cell, store: Store) -> str:
-    """Return the run ID of a cell that is measured already. It is empty if there is none, or the store is away."""
+    """Return the run ID of a cell. It is empty if the store has no measurement of the cell, or is away."""
     try:
         return store.find(cell.fingerprint) or ""
     except StoreAway:

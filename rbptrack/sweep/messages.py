@@ -1,4 +1,4 @@
-"""Combine the messages of many cells: each cause of failure and each note is printed once."""
+"""Combine the messages of many cells. Each cause of failure and each note is printed once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def failure_cause(title: str, message: str) -> str:
 def failure_lines(failures: Sequence[tuple[str, RbptrackError]]) -> list[str]:
     """Return one text for each cause of failure. It says how many cells failed for this cause.
 
-    If several cells failed, all missing repositories of the hub are one cause.
+    If several cells failed, all missing repositories of the Hub are one cause.
 
     Args:
         failures: pairs of a cell's title and its error.
@@ -81,12 +81,12 @@ def _download_text(errors: Sequence[NotCached]) -> str:
     repositories = sorted((missing for error in errors for missing in error.missing), key=lambda missing: missing.kind)
     cells_by_repository = Counter(repositories)
     width = max(len(repository.command) for repository in cells_by_repository)
-    head = (
-        f"{counted(len(errors), 'cell')} failed: the hub cannot be reached, and these models and datasets are not in "
+    reason = (
+        f"{counted(len(errors), 'cell')} failed: the Hub cannot be reached, and these models and datasets are not in "
         "the cache. On a machine with a network, run:"
     )
     commands = [
         f"    {repository.command:<{width}}  # {counted(number, 'cell')}"
         for repository, number in cells_by_repository.items()
     ]
-    return "\n".join([head, *commands, ways_without_download(list(cells_by_repository))])
+    return "\n".join([reason, *commands, ways_without_download(list(cells_by_repository))])

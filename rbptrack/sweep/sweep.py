@@ -56,8 +56,8 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
         if settings.deliver:
             with suppress(StoreAway):  # a store that is away gets the measurements later
                 store.check_writable()
-        folder = name or next(iter(remaining_cells.values())).fingerprint[:12]
-        make_backend(settings, store, folder).run(remaining_cells, progress.add)
+        folder_name = name or next(iter(remaining_cells.values())).fingerprint[:12]
+        make_backend(settings, store, folder_name).run(remaining_cells, progress.add)
     if not progress.outcomes:  # launch.show=true
         return 0
     failures = [outcome for outcome in progress.outcomes.values() if isinstance(outcome, Failed)]
@@ -66,13 +66,13 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
     num_waiting = _retry_deliveries(cells, store, progress) if settings.deliver else 0
     for note in progress.notes():
         print_text(note)
-    problems = num_waiting + len(failures)
+    num_problems = num_waiting + len(failures)
     if analyzers and len(configs) > 1 and not num_waiting:
         command = f"{program_name()} {shlex.join(words)}"
         sweep = _FinishedSweep(store, name, command, began, tuple(progress.outcomes.values()))
-        problems += sweep.analyse(analyzers)
+        num_problems += sweep.analyse(analyzers)
         _print_command_for_other_ks(settings.k.values, analyzers, name)
-    return int(problems > 0)
+    return int(num_problems > 0)
 
 
 @dataclass
@@ -114,17 +114,16 @@ class _SweepProgress:
             errors: the title and the error of each cell, by the number of the cell.
 
         """
-        self.outcomes |= {number: Failed.from_error(title, error) for number, (title, error) in errors.items()}
-        titles_and_errors = list(errors.values())
-        if self.total == 1:
-            lines = [str(error) for _, error in titles_and_errors]
-        else:
-            lines = failure_lines(titles_and_errors)
-        for line in lines:
-            print_problem(line)
+        for number, (title, error) in errors.items():
+            self.outcomes[number] = Failed.from_error(title, error)
+            if self.total == 1:
+                print_problem(str(error))
+        if self.total > 1:
+            for line in failure_lines(list(errors.values())):
+                print_problem(line)
 
     def remaining(self, cells: Mapping[int, Cell]) -> dict[int, Cell]:
-        """Return those of some cells that have not ended, by number."""
+        """Return the cells that have not ended, by number."""
         return {number: cell for number, cell in cells.items() if number not in self.outcomes}
 
     def notes(self) -> list[str]:
@@ -134,7 +133,7 @@ class _SweepProgress:
 
 
 def _sweep_name(configs: Sequence[Config]) -> str:
-    """Return the name of a sweep. By default it is the time and a random suffix, and empty for a single cell."""
+    """Return the name of a sweep: by default the time and a random suffix, or an empty text for a single cell."""
     if configs[0].sweep or len(configs) == 1:
         return configs[0].sweep
     return f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
@@ -209,7 +208,7 @@ def _retry_deliveries(cells: Mapping[int, Cell], store: Store, progress: _SweepP
 
 
 def _print_command_for_other_ks(ks: Sequence[int], analyzers: Sequence[Analyzer], sweep: str) -> None:
-    """Print a command that shows the sweep's values of k, if the table of the leading analyzer has other values."""
+    """Print the command that analyses the sweep's k, unless the sweep logs every k that the leading analyzer shows."""
     lead = next((analyzer for analyzer in analyzers if analyzer.leads), None)
     ks_in_table = getattr(lead, "ks", ())
     missing_ks = [str(k) for k in ks if k not in ks_in_table]
@@ -304,7 +303,7 @@ def _make_analyzers(settings: Config) -> list[Analyzer]:
     if not settings.analyzers:
         return []
     plugins = find_plugins(ANALYZERS, settings.plugins.path)
-    analyzers = [analyzer() for analyzer in plugins.load_matching(settings.analyzers)]
+    analyzers = [analyzer_class() for analyzer_class in plugins.load_matching(settings.analyzers)]
     for error in plugins.broken:
         print_problem(f"{error}; the other plugins are used", error.trace)
     return analyzers

@@ -55,7 +55,7 @@ def test_group_into_jobs_makes_a_job_per_small_model_and_per_dataset_of_a_large_
 def test_group_into_jobs_puts_all_small_models_into_one_job_if_one_runs_at_a_time(
     cells_and_parameters: list[tuple[Cell, int]],
 ) -> None:
-    large_1, large_2, small = sizes_and_datasets(group_into_jobs(cells_and_parameters, at_a_time=1))
+    large_1, large_2, small = sizes_and_datasets(group_into_jobs(cells_and_parameters, num_parallel=1))
     assert [large_1, large_2] == [["38k pydocs"], ["38k stdlib"]]
     assert sorted(small) == ["15k pydocs", "15k stdlib", "6k pydocs", "6k stdlib"]
 
@@ -63,7 +63,7 @@ def test_group_into_jobs_puts_all_small_models_into_one_job_if_one_runs_at_a_tim
 def test_group_into_jobs_shares_small_models_among_as_many_jobs_as_run_at_a_time(configs: Configs) -> None:
     parameters = {"6k": 6, "15k": 15, "38k": 38, "115k": 115}
     cells = [sweep.resolve(config) for config in configs("model=nano/6k,nano/15k,nano/38k,nano/115k")]
-    jobs = group_into_jobs([(cell, parameters[cell.config.model.size]) for cell in cells], at_a_time=2)
+    jobs = group_into_jobs([(cell, parameters[cell.config.model.size]) for cell in cells], num_parallel=2)
     assert sizes_and_datasets(jobs) == [["115k pydocs"], ["38k pydocs", "15k pydocs", "6k pydocs"]]
 
 
