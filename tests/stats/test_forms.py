@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from scipy import optimize
+from scipy import optimize, stats
 
 from rbptrack.base.errors import BadInput
 from rbptrack.stats import forms
@@ -72,7 +72,19 @@ def test_fit_floor_of_steepening_law_has_floor_0_with_upper_end() -> None:
     y = 20 * S**-0.2 * np.exp(-0.002 * x**2 + noise)
     e = forms.fit_floor(S, y).parameters["E"]
     assert (e.value, e.low) == (0, 0)
-    assert e.high > 0
+
+    def squares(floor: float) -> float:
+        """Return the least sum of squares of ln y with this floor, as SciPy's minimizer finds it."""
+        best = optimize.minimize(
+            lambda line: np.sum((np.log(floor + np.exp(line[0] - line[1] * x)) - np.log(y)) ** 2),
+            [np.log(y).mean(), 0.2],
+            method="Nelder-Mead",
+            options={"xatol": 1e-10, "fatol": 1e-16, "maxiter": 10_000},
+        )
+        return float(best.fun)
+
+    f_of_upper_end = (squares(e.high) / squares(0) - 1) * (8 - 3)
+    assert f_of_upper_end == pytest.approx(stats.f.ppf(0.95, 1, 5), rel=1e-3)
 
 
 def test_fit_floor_refuses_values_that_rise_with_size() -> None:
