@@ -1,4 +1,4 @@
-"""A server on this machine that answers as the Hugging Face hub does, with small files and with planned faults."""
+"""A server on this machine that answers as the Hugging Face Hub does, with small files and with planned faults."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _API = re.compile(
 
 
 class Mirror(ThreadingHTTPServer):
-    """A hub that serves the folders `root/models/<id>` and `root/datasets/<id>`. It runs in a thread until the end.
+    """A Hub that serves the folders `root/models/<id>` and `root/datasets/<id>`. It runs in a thread until the end.
 
     Attributes:
         root: the folder with the repositories.
         faults: the faults of requests for paths that contain a text, by that text. The kinds of faults are an HTTP
-            status such as `503`, `gated` (403 with the hub's error code) and `cut` (half of the bytes are sent, then
+            status such as `503`, `gated` (403 with the Hub's error code) and `cut` (half of the bytes are sent, then
             the connection breaks).
         requests: the method, the path and the byte range of each request.
         silent: while this event is set, connections are accepted and no request is answered.
@@ -119,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self, *, body: bool, posted: bytes = b"") -> None:
         path = unquote(urlsplit(self.path).path)
-        if path == "/_faults":  # not a route of the hub: tests plan faults and read the requests since the last call
+        if path == "/_faults":  # not a route of the Hub: tests plan faults and read the requests since the last call
             requests = list(self.server.requests)
             self.server.requests.clear()
             self.server.faults = {piece: [tuple(f) for f in planned] for piece, planned in json.loads(posted).items()}

@@ -57,7 +57,7 @@ class Served(Importer):
     """Log-probabilities of prompts, one response per line: vLLM (with ranks), SGLang, and echoes as in OpenAI's API."""
 
     model: str = ""
-    """name or hub id of the model; empty: the name in the responses"""
+    """name or Hub id of the model; empty: the name in the responses"""
 
     dataset: str = ""
     """name of the texts that were sent"""

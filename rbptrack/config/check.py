@@ -39,8 +39,8 @@ def check(config: Config) -> None:
     _check_reference(config)
     ks = config.k.values
     if not ks or not all(isinstance(k, int) and k >= 1 for k in ks):  # OmegaConf accepts a list of lists
-        raise BadInput(f"k must be between 1 and the vocabulary's size; got {', '.join(map(str, ks)) or 'none'}")
-    _check_minimum(config.engine, "engine", batch_tokens=0, chunk_tokens=0, threads=0)
+        raise BadInput(f"k must be between 1 and the vocabulary's size; got {', '.join(map(str, ks)) or 'no k'}")
+    _check_minima(config.engine, "engine", batch_tokens=0, chunk_tokens=0, threads=0)
     if config.engine.threads > _MAX_THREADS:
         raise BadInput(f"engine.threads must be at most {_MAX_THREADS}; got {config.engine.threads}")
     if config.sweep:
@@ -83,17 +83,10 @@ def check_name(key: str, name: str) -> None:
         raise BadInput(f"{key} must not contain control characters; got {name[:60]!r}")
 
 
-def refuse_secrets(values: Any) -> None:
-    """Check that no key of a config names a secret, such as `token` or `api_key`.
+def refuse_secrets(values: dict[str, Any]) -> None:
+    """Raise BadInput if a key of nested dictionaries names a secret, such as `token` or `api_key`.
 
     The config is stored with each measurement, and others can read it there.
-
-    Args:
-        values: the config as nested dictionaries.
-
-    Raises:
-        BadInput: a key names a secret.
-
     """
     for key, _ in dotted_items(values):
         if names_a_secret(key.rpartition(".")[2]):
@@ -103,39 +96,39 @@ def refuse_secrets(values: Any) -> None:
             )
 
 
-def _check_model(model: ModelConfig, key: str) -> None:
+def _check_model(model: ModelConfig, section: str) -> None:
     if bool(model.repo) == bool(model.path):
         raise BadInput(
-            f"{key} needs either {key}.repo (a repository of the hub) or {key}.path (a folder); "
-            f"got {key}.repo={model.repo!r} and {key}.path={model.path!r}"
+            f"{section} needs either {section}.repo (a repository of the Hub) or {section}.path (a folder); "
+            f"got {section}.repo={model.repo!r} and {section}.path={model.path!r}"
         )
-    check_name(f"{key}.family", model.family)
+    check_name(f"{section}.family", model.family)
     if model.size:
-        check_name(f"{key}.size", model.size)
-    check_name(f"{key}.revision", model.revision)
+        check_name(f"{section}.size", model.size)
+    check_name(f"{section}.revision", model.revision)
     if model.gguf and not model.gguf.lower().endswith(".gguf"):
-        raise BadInput(f"{key}.gguf must name a file that ends in .gguf; got {model.gguf!r}")
-    _check_minimum(model, key, seed=0, training_tokens=0)
+        raise BadInput(f"{section}.gguf must name a file that ends in .gguf; got {model.gguf!r}")
+    _check_minima(model, section, seed=0, training_tokens=0)
     if model.tf32 and model.dtype is not Dtype.float32:
         raise BadInput(
-            f"{key}.tf32 needs {key}.dtype=float32, because it rounds float32 products; got {model.dtype.value}"
+            f"{section}.tf32 needs {section}.dtype=float32, because it rounds float32 products; got {model.dtype.value}"
         )
     if model.chat_template:
-        template = read_small(user_path(model.chat_template), f"{key}.chat_template")
+        template = read_small(user_path(model.chat_template), f"{section}.chat_template")
         if not template.strip():
-            raise BadInput(f"{key}.chat_template: {model.chat_template} is empty")
+            raise BadInput(f"{section}.chat_template: {model.chat_template} is empty")
 
 
 def _check_dataset(dataset: DatasetConfig) -> None:
     origins = [name for name in ("repo", "path", "files") if getattr(dataset, name)]
     if len(origins) != 1 and origins != ["repo", "files"]:
         raise BadInput(
-            "dataset needs one of dataset.repo (a repository of the hub), dataset.path (a folder) and dataset.files "
+            "dataset needs one of dataset.repo (a repository of the Hub), dataset.path (a folder) and dataset.files "
             f"(files or patterns); got {', '.join(origins) or 'none'}"
         )
     check_name("dataset.name", dataset.name)
     check_name("dataset.revision", dataset.revision)
-    _check_minimum(dataset, "dataset", seq_len=MIN_SEQ_LEN, documents=0, head=0, longer_than=0, seed=0)
+    _check_minima(dataset, "dataset", seq_len=MIN_SEQ_LEN, documents=0, head=0, longer_than=0, seed=0)
     if dataset.sequence is SequenceRule.slide and not 1 <= dataset.context < dataset.seq_len:
         raise BadInput(
             f"dataset.context must be between 1 and seq_len - 1 = {dataset.seq_len - 1}; got {dataset.context}"
@@ -165,16 +158,9 @@ def _check_reference(config: Config) -> None:
         )
 
 
-def _check_minimum(section: Any, key: str, **minima: int) -> None:
-    """Raise BadInput if a value in a section of the config is below its minimum, infinite or NaN.
-
-    Args:
-        section: the section, such as `config.model`.
-        key: the key of the section, for the error message, such as `model`.
-        **minima: the smallest allowed values, by name.
-
-    """
+def _check_minima(values: Any, section: str, **minima: int) -> None:
+    """Raise BadInput if a value in a section of the config is below its minimum, infinite or NaN."""
     for name, minimum in minima.items():
-        value = getattr(section, name)
+        value = getattr(values, name)
         if not minimum <= value < math.inf:
-            raise BadInput(f"{key}.{name} must be a number and at least {minimum}; got {value}")
+            raise BadInput(f"{section}.{name} must be a number and at least {minimum}; got {value}")

@@ -27,11 +27,11 @@ _SEARCH_PATH = "hydra.searchpath="
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _NEEDS_NO_QUOTES = re.compile(r"[\w./:-]+", re.ASCII)
 
+_INFO_VALUES = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 _FLAGS = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
 _FLAGS.add_argument("-m", "--multirun", action="store_true")
 _FLAGS.add_argument("-cd", "--config-dir", action="append", default=[])
 _FLAGS.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
-_INFO_VALUES = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 _FLAGS.add_argument("-i", "--info", nargs="?", const="all", choices=_INFO_VALUES)
 _FLAGS.add_argument("-p", "--package")
 _FLAGS.add_argument("--resolve", action="store_const", const="--resolve")
@@ -44,7 +44,8 @@ class CommandLine:
 
     Attributes:
         overrides: the settings, in Hydra's grammar.
-        search_path: an override that adds folders of configs to Hydra's search path, or an empty list.
+        search_path: a list with one override, which adds folders of configs to Hydra's search path; empty if there are
+            no such folders.
         show_flags: flags of Hydra that print something instead of measuring, such as `--cfg=job`.
         multirun: whether the command line has `-m`.
 
@@ -120,23 +121,24 @@ def read_command_line(words: Sequence[str]) -> CommandLine:
     except argparse.ArgumentError as error:
         raise BadInput(str(error)) from error
     folders = [_config_folder(text) for text in flags.config_dir]
-    settings = []
+    setting_words = []
     for word in other_words:
         if word.startswith(_SEARCH_PATH):
             folders.extend(map(_config_folder, split_list(word.removeprefix(_SEARCH_PATH))))
         else:
-            settings.append(word)
+            setting_words.append(word)
     choices = Choices([*config_folders(), *folders])
-    overrides = [_translate_word(word, choices) for word in settings]
-    keys_set = [override.partition("=")[0].lstrip("+") for override in overrides]
-    _check_keys(keys_set)
-    if "dataset.seq_len" in keys_set and "dataset.shorten" not in keys_set:
+    overrides = [_translate_word(word, choices) for word in setting_words]
+    keys = [override.partition("=")[0].lstrip("+") for override in overrides]
+    _check_keys(keys)
+    if "dataset.seq_len" in keys and "dataset.shorten" not in keys:
         overrides.append("dataset.shorten=false")  # a length that the user sets is not changed
-    further_folders = [_quote(f"file://{folder}") for folder in choices.folders[1:]]  # Hydra knows the first folder
+    # Hydra searches the first folder anyway.
+    further_folders = [_quote(f"file://{folder}") for folder in choices.folders[1:]]
     return CommandLine(
         overrides=overrides,
         search_path=[f"{_SEARCH_PATH}[{','.join(further_folders)}]"] if further_folders else [],
-        show_flags=_flags_that_show(flags),
+        show_flags=_format_show_flags(flags),
         multirun=flags.multirun,
     )
 
@@ -144,9 +146,9 @@ def read_command_line(words: Sequence[str]) -> CommandLine:
 def parse_override(override: str) -> Override:
     """Parse an override with Hydra's parser. Raises BadInput if it cannot be read."""
     try:
-        override.encode()
+        override.encode()  # raises UnicodeEncodeError if the word holds bytes that are not text
         return OverridesParser.create().parse_override(override)
-    except (HydraException, UnicodeEncodeError) as error:  # UnicodeEncodeError: the word holds bytes that are not text
+    except (HydraException, UnicodeEncodeError) as error:
         key, equals, value = override.partition("=")
         shown = key + equals + (shown_address(value) if key == "tracking.uri" else value)
         raise BadInput(
@@ -154,18 +156,19 @@ def parse_override(override: str) -> Override:
         ) from error
 
 
-def _check_keys(keys_set: Sequence[str]) -> None:
+def _check_keys(keys: Sequence[str]) -> None:
     """Raise BadInput if a key is set twice, or if a key of the reference is set without a reference."""
-    for key in keys_set:
-        if keys_set.count(key) > 1:
+    for key in keys:
+        if keys.count(key) > 1:
             raise BadInput(f"{key}= is given twice: to sweep over several values, give them as a list, {key}=a,b")
-        if key.startswith("reference.") and "model@reference" not in keys_set:
+        if key.startswith("reference.") and "model@reference" not in keys:
             raise BadInput(f"{key}= is given without a reference: give reference=MODEL too, such as reference=nano/2m")
 
 
-def _flags_that_show(flags: argparse.Namespace) -> list[str]:
-    with_value = [f"--{name}={getattr(flags, name)}" for name in ("cfg", "info", "package") if getattr(flags, name)]
-    return [*with_value, *filter(None, (flags.resolve, flags.hydra_help))]
+def _format_show_flags(flags: argparse.Namespace) -> list[str]:
+    flags_with_value = {"cfg": flags.cfg, "info": flags.info, "package": flags.package}
+    words = [f"--{name}={value}" for name, value in flags_with_value.items() if value]
+    return [*words, *filter(None, (flags.resolve, flags.hydra_help))]
 
 
 def _config_folder(text: str) -> Path:
@@ -195,7 +198,7 @@ def _translate_word(word: str, choices: Choices) -> str:
         return f"{prefixed_key}={_expand_names(word, key, value, choices)}"
     if get_origin(key_types().get(key)) is list:  # `a,b` is one list, not two values to sweep over
         return f"{prefixed_key}=[{','.join(map(_quote, split_list(value)))}]"
-    if value.startswith("~"):
+    if value.startswith("~"):  # a path in the home folder; Hydra's grammar requires quotes
         value = _quote(value)
     if is_free_key(key):
         return f"++{key}={value}"
@@ -205,11 +208,10 @@ def _translate_word(word: str, choices: Choices) -> str:
 def _check_key(word: str, key: str, choices: Choices) -> None:
     """Raise BadInput if a word has no key, or if its key does not exist. The message suggests similar names."""
     if not key or ("=" not in word and not word.startswith("~")):
-        suggestion = ", such as model=nano/6k"
-        for group in ("dataset", "model"):
+        for group in ("model", "dataset"):
             if near := nearest(word, choices.names(group)):
-                suggestion = f". Did you mean {group}={near[0]}?"
-        raise BadInput(f"{word}: expected key=value{suggestion}")
+                raise BadInput(f"{word}: expected key=value. Did you mean {group}={near[0]}?")
+        raise BadInput(f"{word}: expected key=value, such as model=nano/6k")
     refuse_secrets({key: ""})
     if key in _GROUPS or is_key(key) or key.startswith(_HYDRA_KEYS) or "@" in key:
         return
@@ -233,13 +235,11 @@ def _unknown_flag_error(word: str) -> BadInput:
     return unknown_name("option", word, ["--multirun", "--config-dir", "--cfg", "--info", "--hydra-help", "--help"])
 
 
-def _override_for_ks(value: str, config_names_of_k: Sequence[str]) -> str:
+def _override_for_ks(value: str, k_config_names: Sequence[str]) -> str:
     """Return the override for a list of k, which is one value."""
     numbers = split_list(value)
     if not numbers or not all(re.fullmatch(r"-?\d+", number) for number in numbers):
-        raise BadInput(
-            f"k={value}: give numbers such as k=1,10,100, or one of the names {', '.join(config_names_of_k)}"
-        )
+        raise BadInput(f"k={value}: give numbers such as k=1,10,100, or one of the names {', '.join(k_config_names)}")
     return f"k.values=[{','.join(numbers)}]"
 
 
@@ -249,12 +249,13 @@ def _expand_names(word: str, key: str, value: str, choices: Choices) -> str:
     Names, patterns and Hydra's `glob(a/*,exclude=a/b)` are expanded. For models and datasets without a config, a config
     is added. Other functions of Hydra, such as `choice(a,b)`, are not changed.
     """
-    elements = split_list(value)
     if re.match(r"\w+\(", value):
         function = parse_override(word).value()
         if not isinstance(function, Glob):
             return value
         elements = [*function.include, *(f"!{pattern}" for pattern in function.exclude)]
+    else:
+        elements = split_list(value)
     group = "model" if key == "reference" else key
     names = choices.names(group)
     elements = [_find_or_add_config(group, element, names, choices) for element in _add_families(elements, names)]
@@ -294,15 +295,20 @@ def _find_or_add_config(group: str, element: str, names: Sequence[str], choices:
         return element
     family, _, size = element.partition("/")
     known_sizes = sizes_by_family(names)
-    has_similar_config = any(size.lower() in known_sizes[near] for near in nearest(family, known_sizes))
+    similar_families = nearest(family, known_sizes)
+    has_similar_config = any(size.lower() in known_sizes[name] for name in similar_families)
     if family in known_sizes or has_similar_config:  # then it is a misspelled config, not a repository
         raise no_match_error(group, element, names)
     return choices.add(group, element, based_on="hf", repo=element)
 
 
 def _quote(text: str) -> str:
-    """Quote a text as a value in Hydra's grammar, if it needs quotes."""
+    """Quote a text as a value in Hydra's grammar, if it needs quotes.
+
+    A backslash escapes a quote. Other backslashes are doubled only before a quote and at the end.
+    """
     if _NEEDS_NO_QUOTES.fullmatch(text):
         return text
-    escaped = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + (r"\'" if match[2] else ""), text)
+    escaped = re.sub(r"(\\*)'", r"\1\1\\'", text)
+    escaped = re.sub(r"(\\+)$", r"\1\1", escaped)
     return f"'{escaped}'"

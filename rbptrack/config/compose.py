@@ -29,9 +29,8 @@ from rbptrack.config.schema import CellConfig, Config
 MAX_CELLS = 10_000
 """The largest number of cells that one command line may ask for."""
 
-_CELL_KEYS = {entry.name for entry in fields(CellConfig)}
-_SWEEP_KEYS = [entry.name for entry in fields(Config) if entry.name not in _CELL_KEYS]
-"""The keys that belong to the whole sweep. They must have the same value in each cell."""
+_CELL_KEYS = {field.name for field in fields(CellConfig)}
+_SWEEP_KEYS = [field.name for field in fields(Config) if field.name not in _CELL_KEYS]  # equal in all cells of a sweep
 
 
 def compose(words: Sequence[str]) -> list[Config]:
@@ -47,10 +46,9 @@ def compose(words: Sequence[str]) -> list[Config]:
             sweep has several values.
 
     """
-    command = _read_with_revisions(words)
-    configs = [
-        checked_config(_compose_cell(overrides, command)) for overrides in _overrides_of_cells(command.overrides)
-    ]
+    command = _read_and_expand(words)
+    overrides_of_cells = _overrides_of_cells(command.overrides)
+    configs = [checked_config(_compose_cell(overrides, command)) for overrides in overrides_of_cells]
     first = configs[0]
     for key in _SWEEP_KEYS:
         if any(getattr(config, key) != getattr(first, key) for config in configs):
@@ -64,7 +62,7 @@ def words_for_hydra(words: Sequence[str]) -> list[str]:
     Patterns are expanded, and `--multirun` is added if a key has several values. A flag that shows a config, such as
     `--cfg job`, shows the config of the first cell.
     """
-    command = _read_with_revisions(words)
+    command = _read_and_expand(words)
     if command.show_flags:
         return [*command.show_flags, *next(_overrides_of_cells(command.overrides)), *command.search_path]
     sweeps = command.multirun or any(
@@ -97,17 +95,15 @@ def config_from_values(values: dict[str, Any]) -> Config:
     value_by_key = dict(dotted_items(asdict(config)))
     for key, value in dotted_items(values):
         converted = value_by_key[key]
-        is_unchanged = value == converted
-        if isinstance(converted, Enum):
-            is_unchanged = is_unchanged or value == converted.name
-        if not is_unchanged:  # OmegaConf has converted the value to the type of the key
+        accepted_values = [converted, converted.name] if isinstance(converted, Enum) else [converted]
+        if value not in accepted_values:  # OmegaConf has converted the value to the type of the key
             raise BadInput(f"{key} must be of type {type(converted).__name__}; got {value!r:.60}")
     return config
 
 
 @contextmanager
 def readable_errors() -> Iterator[None]:
-    """Turn errors of Hydra, OmegaConf and YAML in a block into BadInput with one line that names the key."""
+    """While a block runs, turn errors of Hydra, OmegaConf and YAML into BadInput with one line that names the key."""
     try:
         yield
     except MissingMandatoryValue as error:
@@ -142,7 +138,7 @@ def _useful_line(error: Exception) -> str:
     return text if key in text else f"{key}: {text}"
 
 
-def _read_with_revisions(words: Sequence[str]) -> CommandLine:
+def _read_and_expand(words: Sequence[str]) -> CommandLine:
     """Read the words of a command line, and expand patterns of revisions such as `model.revision=step*`.
 
     A pattern selects from the training steps that all models of the command line list in their configs.
@@ -152,25 +148,20 @@ def _read_with_revisions(words: Sequence[str]) -> CommandLine:
     for override in command.overrides:
         key, _, value = override.partition("=")
         if key in ("model.revision", "reference.revision") and is_pattern(value):
-            steps = _common_steps(command, key.removesuffix(".revision"))
+            steps = _common_steps(command, section=key.removesuffix(".revision"))
             chosen = select_names(key, split_list(value), [f"step{step}" for step in steps])
             override = f"{key}={','.join(chosen)}"
         overrides.append(override)
     return replace(command, overrides=overrides)
 
 
-def _common_steps(command: CommandLine, part: str) -> list[int]:
-    """Return the training steps that all models of a command line have in common.
-
-    Args:
-        command: the command line.
-        part: which models to compare, `model` or `reference`.
-
-    """
-    models = [override for override in command.overrides if override.startswith(("model=", "+model@reference="))]
+def _common_steps(command: CommandLine, section: str) -> list[int]:
+    """Return the training steps that all models in one section of a command line have: `model` or `reference`."""
+    prefixes = ("model=", "+model@reference=")
+    model_overrides = [override for override in command.overrides if override.startswith(prefixes)]
     steps_of_models = []
-    for overrides in _overrides_of_cells(models):
-        model = _compose_cell(overrides, command)[part]
+    for overrides in _overrides_of_cells(model_overrides):
+        model = _compose_cell(overrides, command)[section]
         steps_of_models.append(set(training_steps(model.steps)))
     return sorted(set.intersection(*steps_of_models))
 
@@ -180,17 +171,17 @@ def _overrides_of_cells(overrides: Sequence[str]) -> Iterator[list[str]]:
 
     Raises BadInput immediately if there are more than 10,000 cells.
     """
-    settings_by_axis = []
+    alternatives_by_position = []  # for each override: its settings, one for each value
     for override in map(parse_override, overrides):
         if override.is_sweep_override():
             key = override.get_key_element()
             values = list(islice(override.sweep_string_iterator(), MAX_CELLS + 1))
-            settings_by_axis.append([f"{key}={value}" for value in values])
+            alternatives_by_position.append([f"{key}={value}" for value in values])
         else:
-            settings_by_axis.append([str(override.input_line)])
-    if math.prod(map(len, settings_by_axis)) > MAX_CELLS:
+            alternatives_by_position.append([str(override.input_line)])
+    if math.prod(map(len, alternatives_by_position)) > MAX_CELLS:
         raise BadInput(f"this command asks for more than {MAX_CELLS:,} cells: sweep over fewer values at a time")
-    return (list(cell) for cell in product(*settings_by_axis))
+    return (list(cell) for cell in product(*alternatives_by_position))
 
 
 def _compose_cell(overrides: Sequence[str], command: CommandLine) -> DictConfig:

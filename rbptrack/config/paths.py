@@ -46,10 +46,10 @@ def cells_folder() -> Path:
 def user_path(text: str) -> Path:
     """Return a path that a user wrote, with `~` expanded. Raises BadInput if the text cannot be a path."""
     try:
-        lengths = [len(os.fsencode(part)) for part in text.split("/")]
+        part_lengths = [len(os.fsencode(part)) for part in text.split("/")]
     except UnicodeEncodeError as error:
         raise BadInput(f"{text[:60]!r} is not a path: it has characters that no file name can have") from error
-    if "\0" in text or max(lengths) > 255 or sum(lengths) + len(lengths) > 4095:
+    if "\0" in text or max(part_lengths) > 255 or sum(part_lengths) + len(part_lengths) > 4095:
         raise BadInput(
             f"{text[:60]!r} is not a path: a name can have at most 255 bytes and a path at most 4,095, and neither can "
             "contain a zero byte"
@@ -67,9 +67,9 @@ def config_folders() -> list[Path]:
     offer through entry points.
     """
     folders = [conf_folder()]
-    in_working_folder = Path.cwd() / "conf"
-    if in_working_folder.is_dir() and in_working_folder.resolve() != folders[0].resolve():
-        folders.append(in_working_folder)
+    user_folder = Path.cwd() / "conf"
+    if user_folder.is_dir() and user_folder.resolve() != folders[0].resolve():
+        folders.append(user_folder)
     folders.extend(_package_folders())
     return folders
 
@@ -79,8 +79,8 @@ def _package_folders() -> Iterator[Path]:
         folder = package_folder(point.value)
         if folder is None:
             raise BadInput(
-                f"the package {point.value}, which another package registers as a folder of configs ({point.name}), "
-                "cannot be imported: install that other package again, or remove it"
+                f"the folder of configs {point.value}, which an installed package offers under the name {point.name}, "
+                "cannot be found: install that package again, or remove it"
             )
         yield folder
 

@@ -1,7 +1,7 @@
 """Match names against patterns such as `pythia/*,!pythia/12b`, and sort names by size.
 
-The patterns of a command line are expanded with these functions before Hydra reads it, because Hydra refuses them. Its
-own `glob()` searches one folder only.
+The patterns of a command line are expanded before Hydra reads it, because Hydra refuses patterns. Hydra's own function
+`glob()` searches only one folder.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ def natural_key(name: str) -> tuple[object, ...]:
         if part in _SIZE_WORDS:
             key.append((1, float(_SIZE_WORDS.index(part)), part))
         elif match:
-            number, suffix, word, step, rest = match.groups()
-            key.append((0, float(number) * _FACTOR_OF_SUFFIX[suffix.lower()], word, int(step or 0), rest))
+            number, suffix, word, second_number, ending = match.groups()
+            size = float(number) * _FACTOR_OF_SUFFIX[suffix.lower()]
+            key.append((0, size, word, int(second_number or 0), ending))
         else:
             digits = re.search(r"\d+$", part)
             stem = part[: digits.start()] if digits else part
@@ -85,7 +86,7 @@ def select_names(group: str, elements: Sequence[str], names: Sequence[str]) -> l
     """Return the names that a list of names, patterns and exclusions selects, each once.
 
     Args:
-        group: the key of the list, for error messages, such as `model`.
+        group: the group of configs, for error messages, such as `model`.
         elements: names, patterns and exclusions, such as `pythia/*` and `!pythia/12b`.
         names: all names that exist.
 
@@ -134,7 +135,7 @@ def no_match_error(group: str, element: str, names: Sequence[str]) -> BadInput:
     """Return the error for a name or pattern that matches nothing. It suggests similar names.
 
     Args:
-        group: the key that has this name as its value, such as `model`.
+        group: the group of configs, such as `model`.
         element: the name or pattern.
         names: all names that exist.
 
@@ -145,12 +146,12 @@ def no_match_error(group: str, element: str, names: Sequence[str]) -> BadInput:
         return _missing_size_error(group, element, known_sizes[family])
     if family in known_sizes:
         return _missing_slash_error(group, element, known_sizes[family])
-    near = [name for name in names if name.replace("/", "-") == element.lower()]  # `nano-6k`, as in tables
+    near = [name for name in names if name.replace("/", "-") == element.lower()]  # tables print nano/6k as nano-6k
     if not near:
         similar_families = nearest(family, known_sizes)
         near = [f"{name}/{size.lower()}" for name in similar_families if size.lower() in known_sizes[name]]
-    plain = sorted((name for name in names if "/" not in name), key=natural_key)
-    options = [*plain, *(f"{folder}/*" for folder in known_sizes)]
+    names_without_family = sorted((name for name in names if "/" not in name), key=natural_key)
+    options = [*names_without_family, *(f"{name}/*" for name in known_sizes)]
     if near:
         return BadInput(
             f"no {group} matches {element}. Did you mean {' or '.join(near)}? Options: {shortened_list(options)}"
@@ -159,7 +160,7 @@ def no_match_error(group: str, element: str, names: Sequence[str]) -> BadInput:
 
 
 def _missing_slash_error(group: str, element: str, sizes: Sequence[str]) -> BadInput:
-    """Return the error for the name of a family in place of the name of a config."""
+    """Return the error for an element that names a family and no size."""
     if element.startswith("!"):
         return BadInput(f"{group}={element} names a family. Use '{element}/*' to leave out all its sizes")
     family = element.rstrip("/")
@@ -195,7 +196,7 @@ def _near_sizes(size: str, sizes: Sequence[str]) -> list[str]:
 
 
 def _leading_number(size: str) -> float:
-    """Return the number with which a size begins, such as 7e7 for `70m`. Return 0 if it begins with another text."""
+    """Return the number with which a size begins, such as 7e7 for `70m`, or 0 if it does not begin with a number."""
     match = _SIZE.fullmatch(size)
     return float(match[1]) * _FACTOR_OF_SUFFIX[match[2].lower()] if match else 0.0
 

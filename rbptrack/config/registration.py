@@ -52,7 +52,7 @@ def add_config(group: str, name: str, values: dict[str, Any], *, based_on: str) 
 
 
 def base_name(repo: str, path: str) -> str:
-    """Return the last part of a repository's name, such as `news` for `org/news`; without one, that of the path."""
+    """Return the last part of a repository's name or of a path, such as `news` for `org/news`."""
     return PurePath(repo or path).name
 
 
@@ -92,7 +92,7 @@ def training_steps(steps: str) -> list[int]:
         BadInput: the text has another form, or a range has more than a million steps.
 
     """
-    numbers = list[int]()
+    numbers: list[int] = []
     for part in filter(None, steps.split(",")):
         match = _STEPS.fullmatch(part)
         if match is None:
@@ -114,18 +114,19 @@ def training_tokens(revision: str, steps: str, tokens_per_step: int) -> int:
         tokens_per_step: the number of tokens that the model read in one step.
 
     Raises:
-        BadInput: the model has no checkpoint at this step.
+        BadInput: the model has no checkpoint at the step.
 
     """
     numbers = training_steps(steps)
     if revision == "main":
         return max(numbers) * tokens_per_step
-    step = re.fullmatch(r"step(\d{1,15})", revision, re.ASCII)
-    if step is None:
-        return 0  # a commit or a tag, whose step is unknown
-    if int(step[1]) not in numbers:
+    match = re.fullmatch(r"step(\d{1,15})", revision, re.ASCII)
+    if match is None:
+        return 0  # the step of a commit or tag is unknown
+    step = int(match[1])
+    if step not in numbers:
         raise BadInput(
             f"model.revision={revision}: this checkpoint does not exist. The model has {len(numbers)}, and the last is "
             f"step{max(numbers)}"
         )
-    return int(step[1]) * tokens_per_step
+    return step * tokens_per_step

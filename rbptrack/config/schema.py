@@ -22,9 +22,10 @@ class Dtype(Enum):
 class SequenceRule(Enum):
     """The rule by which documents are cut into sequences for the model.
 
-    truncate: the first `seq_len` tokens of each document are one sequence. slide: each document is cut into sequences
-    of `seq_len` tokens. A sequence begins with the last `context` tokens of the previous one, which are not scored
-    again. pack: the documents are joined with end-of-text tokens and cut into sequences of `seq_len` tokens.
+    - `truncate`: the first `seq_len` tokens of each document are one sequence.
+    - `slide`: each document is cut into sequences of `seq_len` tokens. A sequence begins with the last `context` tokens
+      of the previous one, which are not scored again.
+    - `pack`: the documents are joined with end-of-text tokens and cut into sequences of `seq_len` tokens.
     """
 
     truncate = "truncate"
@@ -35,8 +36,8 @@ class SequenceRule(Enum):
 class Sampling(Enum):
     """The way in which documents are drawn from a larger dataset. A seed draws the same documents on each machine.
 
-    stream: shuffles through a buffer of 10,000 documents and does not download the whole dataset. shuffle: permutes all
-    rows, as in the authors' code, and downloads the whole dataset.
+    - `stream` shuffles through a buffer of 10,000 documents, and does not download the whole dataset.
+    - `shuffle` permutes all rows, as the code of the paper's authors does, and downloads the whole dataset.
     """
 
     stream = "stream"
@@ -46,8 +47,9 @@ class Sampling(Enum):
 class Candidates(Enum):
     """The vocabulary entries among which a target is ranked.
 
-    vocabulary: all rows of the output head, as in the paper. tokenizer: the entries that the tokenizer has. The sizes
-    of Pythia and Qwen2.5 pad their vocabularies differently, but with `tokenizer` they rank among the same entries.
+    - `vocabulary`: all rows of the output head, as in the paper.
+    - `tokenizer`: the entries that the tokenizer has. The sizes of Pythia pad their vocabularies differently, and so do
+      those of Qwen2.5. With `tokenizer`, all sizes of a family rank among the same entries.
     """
 
     vocabulary = "vocabulary"
@@ -57,8 +59,10 @@ class Candidates(Enum):
 class Rank(Enum):
     """The definition of rank in the metrics.
 
-    The definitions differ at ties. A tie is another entry with exactly the probability of the target. paper: ties are
-    ranked before the target, as in the paper. strict: ties are ranked after the target, as in the authors' code.
+    The definitions differ at ties. A tie is another entry with exactly the probability of the target.
+
+    - `paper`: ties are ranked before the target, as in the paper.
+    - `strict`: ties are ranked after the target, as in the code of the paper's authors.
     """
 
     paper = "paper"
@@ -75,17 +79,19 @@ class Launch(Enum):
 
 @dataclass
 class ModelConfig:
-    """One causal language model: a repository of the hub (`repo`) or a local folder (`path`)."""
+    """One causal language model: a repository of the Hub (`repo`) or a local folder (`path`)."""
 
     family: str = MISSING  # name of a set of models that differ only in size; part of a measurement's identity
     size: str = MISSING  # size as published, such as 70m
-    repo: str = ""  # hub repository, such as EleutherAI/pythia-70m
+    repo: str = ""  # Hub repository, such as EleutherAI/pythia-70m
     path: str = ""  # local folder, instead of `repo`
     gguf: str = ""  # GGUF file in `repo` or `path` that holds the model; its weights are dequantised
     revision: str = "main"  # branch, tag or commit of `repo`, such as step1000 in families with checkpoints
     seed: int = 0  # training seed, if a family has several models of one size; it distinguishes them
     training_tokens: float = 0  # D, the number of tokens that the weights were trained on; 0: unknown
-    steps: str = ""  # training steps with a revision step<n>, as 0,1,2 or first:last:by; for model.revision=step*
+    steps: str = (
+        ""  # all steps n with a revision step<n>: 0,1,2 or first:last:by; needed for model.revision=step*
+    )
     tokenizer: str = ""  # repository or folder of the tokenizer, if the model has none
     pickles: bool = False  # if there are no safetensors, read pickled weights with torch's weights-only loader
     dtype: Dtype = Dtype.float32  # precision of the weights
@@ -108,12 +114,12 @@ class ModelConfig:
 class DatasetConfig:
     """The documents of one split of a dataset, and the rules by which they are cut into sequences.
 
-    The dataset is a hub repository (`repo`), a folder that `datasets` can load (`path`), or local files (`files`). With
+    The dataset is a Hub repository (`repo`), a folder that `datasets` can load (`path`), or local files (`files`). With
     `repo`, `files` names files of the repository.
     """
 
     name: str = MISSING  # name of the dataset; part of a measurement's identity
-    repo: str = ""  # hub repository, such as wikimedia/wikipedia
+    repo: str = ""  # Hub repository, such as wikimedia/wikipedia
     path: str = ""  # local folder that `datasets` can load
     files: list[str] = field(default_factory=list)  # local files: names or patterns
     config: str = ""  # configuration of the repository, if it has several
@@ -132,7 +138,7 @@ class DatasetConfig:
     seed: int = 42  # seed for drawing documents
     sequence: SequenceRule = SequenceRule.slide  # rule for cutting documents into sequences
     seq_len: int = MISSING  # tokens of a sequence
-    shorten: bool = True  # shorten sequences to a model's maximum; false, or a typed seq_len=: refuse the model
+    shorten: bool = True  # shorten sequences to a model's maximum; false, or if seq_len= is set: refuse the model
     context: int = 1  # with `slide`, the number of tokens that a sequence repeats from the previous one
 
 

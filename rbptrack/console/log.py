@@ -47,11 +47,11 @@ class _LogFile(logging.FileHandler):
 
 @contextmanager
 def log_to_file(file: Path, *, on_terminal: bool = False) -> Iterator[None]:
-    """Write rbptrack's log to a file while a block runs.
+    """Append rbptrack's log to a file while a block runs.
 
     Args:
-        file: the log file. New lines are appended.
-        on_terminal: whether to print errors with their tracebacks on standard error, too.
+        file: the log file.
+        on_terminal: whether to also print errors and their tracebacks on standard error.
 
     """
     handlers: list[logging.Handler] = [_LogFile(file)]

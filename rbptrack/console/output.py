@@ -24,7 +24,7 @@ def command_line() -> str:
 
 
 def print_text(text: str) -> None:
-    """Print a text on standard output. A progress bar stays below it."""
+    """Print a text on standard output, above a progress bar if there is one."""
     from tqdm import tqdm
 
     with tqdm.external_write_mode(file=sys.stdout):
@@ -36,7 +36,8 @@ def print_problem(text: str, trace: str = "") -> None:
 
     Args:
         text: the message.
-        trace: the traceback of an unexpected error. It is written to the log, and the message names the log file.
+        trace: the traceback of an unexpected error. It is written to the log, and the name of the log file is added to
+            the message.
 
     """
     from tqdm import tqdm

@@ -10,7 +10,7 @@ from typing import Any
 from tqdm.auto import tqdm
 
 
-def bar(total: float, label: str, *, hidden: bool = False) -> tqdm[Any]:
+def token_bar(total: float, label: str, *, hidden: bool = False) -> tqdm[Any]:
     """Make a progress bar over tokens.
 
     Use it as a context manager, and call `update(n)` to advance it by n tokens. The bar disappears at the end.

@@ -54,8 +54,9 @@ def print_table(
         indent = " " * min(head.rindex(str(frame.columns[-1])), max_width // 2)
         rows = [line for row in rows for line in textwrap.wrap(row, max_width, subsequent_indent=indent)]
     with tqdm.external_write_mode(file=sys.stdout):
-        for text in (printable(title), head) if title else (head,):
-            console.print(Text(text, style="bold"), soft_wrap=True)
+        if title:
+            console.print(Text(printable(title), style="bold"), soft_wrap=True)
+        console.print(Text(head, style="bold"), soft_wrap=True)
         for row in rows:
             print(row)
     if left_out:
@@ -82,7 +83,7 @@ def table_lines(
     numeric = {str(name) for name in frame if frame[name].dtype.kind in "iuf"}
     widths = {name: max(map(cell_len, (name, *cells))) for name, cells in columns.items()}
     shown, left_out = _choose_columns(widths, max_width, by_importance)
-    padded = [_pad([name, *columns[name]], widths[name], right=name in numeric) for name in shown]
+    padded = [_pad([name, *columns[name]], widths[name], align_right=name in numeric) for name in shown]
     return [(" " * _GAP_WIDTH).join(cells).rstrip() for cells in zip(*padded, strict=True)], left_out
 
 
@@ -103,14 +104,13 @@ def _choose_columns(
     return [name for name in widths if name in shown], [name for name in widths if name not in shown]
 
 
-def _pad(cells: Sequence[str], width: int, *, right: bool) -> list[str]:
-    """Pad the cells of a column with spaces to a width, on the right or on the left."""
+def _pad(cells: Sequence[str], width: int, *, align_right: bool) -> list[str]:
     spaces = [" " * (width - cell_len(cell)) for cell in cells]
-    return [space + cell if right else cell + space for cell, space in zip(cells, spaces, strict=True)]
+    return [space + cell if align_right else cell + space for cell, space in zip(cells, spaces, strict=True)]
 
 
 def _format_cell(value: Any, number_format: str) -> str:
-    if value is None or value != value or str(value) in ("<NA>", "NaT"):  # NaN alone differs from itself
+    if value is None or value != value or str(value) in ("<NA>", "NaT"):  # NaN differs from itself
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"

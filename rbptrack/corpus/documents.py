@@ -97,7 +97,7 @@ def texts_hash(documents: Sequence[Document], *, chat: bool = False) -> str:
 def load_documents(config: DatasetConfig, pinned: Pinned) -> list[Document]:
     """Return the selected documents of a dataset.
 
-    The documents of a hub dataset are cached. The next call with these settings reads the cache.
+    The documents of a Hub dataset are cached. The next call with these settings reads the cache.
 
     Raises:
         BadInput: the dataset cannot be read, does not have the split or field, or holds no text.
@@ -284,7 +284,7 @@ def _has_known_ending(file: str) -> bool:
 def _reachable_location(config: DatasetConfig, pinned: Pinned) -> tuple[str, str | None]:
     """Return the location and the revision from which `datasets` can load a dataset.
 
-    If the hub cannot be reached, they are the folder of the hub's cache and None. Raises NotCached if there is no such
+    If the Hub cannot be reached, they are the folder of the Hub's cache and None. Raises NotCached if there is no such
     folder.
     """
     if pinned.revision is None or hub.online():

@@ -59,7 +59,7 @@ def load_config(pinned: Pinned) -> Any:
     """Load the transformers config of a model.
 
     Raises:
-        BadInput: the config is missing, the hub refuses access to it, transformers does not have the architecture or
+        BadInput: the config is missing, the Hub refuses access to it, transformers does not have the architecture or
             the quantisation that it names, or it asks for more than 10,000 layers.
 
     """
@@ -85,7 +85,7 @@ def load_part(part: str, pinned: Pinned, load: Callable[..., Any], remedy: str =
         remedy: a text that is added to the end of the error message.
 
     Raises:
-        BadInput: the part cannot be loaded, or the hub refuses access to it.
+        BadInput: the part cannot be loaded, or the Hub refuses access to it.
 
     """
     try:
@@ -127,8 +127,8 @@ def call_from_pretrained(pinned: Pinned, load: Callable[..., Any], **options: An
         **options: further arguments of `load`.
 
     Raises:
-        BadInput: the hub refuses access, or the files are not cached while the hub cannot be reached.
-        RbptrackError: the hub is busy, or the connection to it broke.
+        BadInput: the Hub refuses access, or the files are not cached while the Hub cannot be reached.
+        RbptrackError: the Hub is busy, or the connection to it broke.
 
     """
     silence_torchao()
@@ -142,14 +142,14 @@ def call_from_pretrained(pinned: Pinned, load: Callable[..., Any], **options: An
 
 
 def _silence_transformers(*, downloads: bool) -> None:
-    """Silence transformers' progress bars and warnings. A download in a terminal keeps the hub's progress bars."""
+    """Silence transformers' progress bars and warnings. A download in a terminal keeps the Hub's progress bars."""
     from huggingface_hub.utils.tqdm import enable_progress_bars
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     if downloads and sys.stderr.isatty():
-        enable_progress_bars()  # weights are gigabytes; `disable_progress_bar` above switched the hub's bars off too
+        enable_progress_bars()  # weights are gigabytes; `disable_progress_bar` above switched the Hub's bars off too
     logging.getLogger("transformers").setLevel(logging.ERROR)
 
 

@@ -51,7 +51,7 @@ def load_tokenizer(pinned: Pinned) -> PreTrainedTokenizerBase:
     also switches off dropout, which makes each encoding of a text random.
 
     Raises:
-        BadInput: the tokenizer is missing or damaged, has no fast version, or cannot be read from the hub, or its
+        BadInput: the tokenizer is missing or damaged, has no fast version, or cannot be read from the Hub, or its
             files contradict each other.
 
     """

@@ -1,4 +1,4 @@
-"""Finds commits on the Hugging Face hub or in its cache, and translates the hub's errors into messages for the user."""
+"""Finds commits on the Hugging Face Hub or in its cache, and translates the Hub's errors into messages for the user."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TRIES = 2  # because the first try may time out on a busy machine
 
 @dataclass(frozen=True)
 class MissingRepository:
-    """A repository that is not in the hub's cache.
+    """A repository that is not in the Hub's cache.
 
     Attributes:
         kind: "model" or "dataset".
@@ -65,7 +65,7 @@ class MissingRepository:
 
 
 class NotCached(BadInput):
-    """The hub cannot be reached, and some repositories are not in the cache.
+    """The Hub cannot be reached, and some repositories are not in the cache.
 
     Attributes:
         missing: the repositories that are not in the cache.
@@ -78,7 +78,7 @@ class NotCached(BadInput):
         verb = "is" if len(missing) == 1 else "are"
         commands = "; ".join(repository.command for repository in missing)
         super().__init__(
-            f"{names} {verb} not in the cache and the hub cannot be reached. On a machine with a network, run: "
+            f"{names} {verb} not in the cache and the Hub cannot be reached. On a machine with a network, run: "
             f"{commands}. {ways_without_download(missing)}"
         )
 
@@ -91,9 +91,9 @@ def ways_without_download(missing: Sequence[MissingRepository]) -> str:
 
 @functools.cache
 def online() -> bool:
-    """Return whether the hub can be reached. The hub is asked once per process.
+    """Return whether the Hub can be reached. The Hub is asked once per process.
 
-    If the hub does not answer, huggingface_hub and datasets are set to offline mode. Otherwise they would wait half a
+    If the Hub does not answer, huggingface_hub and datasets are set to offline mode. Otherwise they would wait half a
     minute or more for each file, even if it is cached.
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
@@ -139,7 +139,7 @@ def _answers_http(endpoint: SplitResult) -> bool:
 
 
 def find_commit(kind: Kind, repo: str, revision: str, patterns: Sequence[str] = ()) -> str:
-    """Return the commit (hex) of a repository's revision, from the hub or, if it cannot be reached, from the cache.
+    """Return the commit (hex) of a repository's revision, from the Hub or, if it cannot be reached, from the cache.
 
     Args:
         kind: "model" or "dataset".
@@ -148,11 +148,11 @@ def find_commit(kind: Kind, repo: str, revision: str, patterns: Sequence[str] = 
         patterns: patterns of the files that are needed, for the error message; empty for all files.
 
     Raises:
-        BadInput: the hub does not know the repository or the revision, or the hub cannot be reached and the revision is
+        BadInput: the Hub does not know the repository or the revision, or the Hub cannot be reached and the revision is
             not cached.
 
     """
-    # rbptrack caches the commit itself, because a streamed dataset is not in the hub's own cache.
+    # rbptrack caches the commit itself, because a streamed dataset is not in the Hub's own cache.
     cached_commit = cache.root() / "commits" / f"{kind}s--{repo}@{revision}".replace("/", "--")
     if online():
         from huggingface_hub import HfApi
@@ -166,14 +166,14 @@ def find_commit(kind: Kind, repo: str, revision: str, patterns: Sequence[str] = 
         return sha
     snapshot = find_snapshot(kind, repo, revision)
     if snapshot is not None:
-        return snapshot.name  # the hub's cache names the folder after the commit
+        return snapshot.name  # the Hub's cache names the folder after the commit
     if cached_commit.is_file():
         return cached_commit.read_text()
     raise NotCached([MissingRepository(kind, repo, revision, tuple(patterns))])
 
 
 def find_snapshot(kind: Kind, repo: str, revision: str) -> Path | None:
-    """Return the folder in the hub's cache with the files of a revision, or None if no file of it is cached."""
+    """Return the folder in the Hub's cache with the files of a revision, or None if no file of it is cached."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -188,7 +188,7 @@ def find_snapshot(kind: Kind, repo: str, revision: str) -> Path | None:
 
 
 def call_hub(kind: Kind, repo: str, revision: str, request: Callable[[], T]) -> T:
-    """Call a function that asks the hub, and translate its exceptions to errors for the user.
+    """Call a function that asks the Hub, and translate its exceptions to errors for the user.
 
     Args:
         kind: "model" or "dataset".
@@ -197,9 +197,9 @@ def call_hub(kind: Kind, repo: str, revision: str, request: Callable[[], T]) -> 
         request: the function to call, without arguments.
 
     Raises:
-        BadInput: the repository or revision is unknown, access is denied, or the file is not cached while the hub
+        BadInput: the repository or revision is unknown, access is denied, or the file is not cached while the Hub
             cannot be reached.
-        RbptrackError: the hub answered with another error, or the connection broke.
+        RbptrackError: the Hub answered with another error, or the connection broke.
 
     """
     try:
@@ -216,7 +216,7 @@ def call_hub(kind: Kind, repo: str, revision: str, request: Callable[[], T]) -> 
 def _explain(kind: Kind, repo: str, revision: str, error: BaseException) -> RbptrackError | None:
     """Return an error for the user that explains an exception, or None if the exception does not come from the hub.
 
-    The exception and its causes are examined, because libraries wrap the exceptions of the hub in their own.
+    The exception and its causes are examined, because libraries wrap the exceptions of the Hub in their own.
     """
     from huggingface_hub import errors
 
@@ -224,9 +224,9 @@ def _explain(kind: Kind, repo: str, revision: str, error: BaseException) -> Rbpt
     refusals = {
         errors.GatedRepoError: f"is gated: ask for access at {page}, then run `hf auth login` or set HF_TOKEN",
         errors.RevisionNotFoundError: f"has no revision {revision}: give a branch, a tag or a commit of {page}",
-        errors.RepositoryNotFoundError: "is not on the hub, or is private: check the name, run `hf auth login`, or set "
+        errors.RepositoryNotFoundError: "is not on the Hub, or is private: check the name, run `hf auth login`, or set "
         "HF_TOKEN",
-        errors.HFValidationError: "is not a hub id: a hub id is organisation/name",
+        errors.HFValidationError: "is not a Hub id: a Hub id is organisation/name",
     }
     again = "Finished downloads are kept: run the same command again later"
     connection_broke = False
@@ -241,11 +241,11 @@ def _explain(kind: Kind, repo: str, revision: str, error: BaseException) -> Rbpt
             status = cause.response.status_code
             if status in (401, 403):
                 return BadInput(
-                    f"{kind} {repo}: the hub denied access (status {status}): run `hf auth login` or set HF_TOKEN"
+                    f"{kind} {repo}: the Hub denied access (status {status}): run `hf auth login` or set HF_TOKEN"
                 )
-            return RbptrackError(f"{kind} {repo} (revision {revision}): the hub answered {status}. {again}")
+            return RbptrackError(f"{kind} {repo} (revision {revision}): the Hub answered {status}. {again}")
         connection_broke = connection_broke or type(cause).__module__.startswith(("httpx", "httpcore", "aiohttp"))
         cause = cause.__cause__ or cause.__context__
     if connection_broke:
-        return RbptrackError(f"{kind} {repo}: the connection to the hub broke. {again}")
+        return RbptrackError(f"{kind} {repo}: the connection to the Hub broke. {again}")
     return None

@@ -1,4 +1,4 @@
-"""Pins models and datasets: a hub repository to its commit, local files to the hash of their content."""
+"""Pins models and datasets: a Hub repository to its commit, local files to the hash of their content."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Pinned:
     """A pinned model or dataset.
 
     Attributes:
-        location: the hub id or folder to load from; empty for single files.
-        revision: the hub commit to load; None for local files.
+        location: the Hub id or folder to load from; empty for single files.
+        revision: the Hub commit to load; None for local files.
         identity: `id@commit`, or a hash of the files. It identifies the content on every machine.
         files: the local data files, in natural order; empty for a repository or folder.
         requested: the revision as the user wrote it, such as `main`, for messages; empty for local files.
@@ -52,7 +52,7 @@ def pin_model(config: ModelConfig) -> Pinned:
     """Pin the weights of a model: its repository, its folder, or one GGUF file.
 
     Raises:
-        BadInput: the folder or file does not exist, or the hub does not know the repository or revision.
+        BadInput: the folder or file does not exist, or the Hub does not know the repository or revision.
 
     """
     if not config.gguf:
@@ -69,7 +69,7 @@ def pin_tokenizer(config: ModelConfig, model: Pinned) -> Pinned:
     """Pin the tokenizer of a model: the repository or folder that `model.tokenizer` names, or else the model itself.
 
     Raises:
-        BadInput: the hub does not know the repository that `model.tokenizer` names.
+        BadInput: the Hub does not know the repository that `model.tokenizer` names.
 
     """
     if not config.tokenizer:
@@ -86,7 +86,7 @@ def pin_dataset(config: DatasetConfig) -> Pinned:
     A folder with a README.md is pinned as a folder, because a README.md can tell `datasets` how to read the files.
 
     Raises:
-        BadInput: a folder or file does not exist or cannot be read, or the hub does not know the repository.
+        BadInput: a folder or file does not exist or cannot be read, or the Hub does not know the repository.
 
     """
     if config.files and not config.repo:
@@ -103,7 +103,7 @@ def pin_dataset(config: DatasetConfig) -> Pinned:
 
 
 def needed_files(config: DatasetConfig) -> tuple[str, ...]:
-    """Return patterns of the files of a hub dataset that are read. Return no pattern if all files may be read.
+    """Return patterns of the files of a Hub dataset that are read. Return no pattern if all files may be read.
 
     The files of a configuration are expected in a folder with the configuration's name, as is usual on the hub.
     README.md is always read, because it assigns files to splits.
@@ -124,7 +124,7 @@ def _pin(kind: Kind, *, repo: str, path: str, revision: str, patterns: tuple[str
         patterns: patterns of the files of the repository that are needed; empty for all files.
 
     Raises:
-        BadInput: the folder does not exist, or the hub does not know the repository or revision or denies access.
+        BadInput: the folder does not exist, or the Hub does not know the repository or revision or denies access.
 
     """
     if path:

@@ -20,7 +20,7 @@ from rbptrack.base.process import raise_for_last_signal
 from rbptrack.config.paths import cells_folder
 from rbptrack.config.schema import Config, Rank
 from rbptrack.console.output import print_text
-from rbptrack.console.progress import bar
+from rbptrack.console.progress import token_bar
 from rbptrack.ranks import rbp_ks, rbp_name
 from rbptrack.sweep.cells import Cell
 from rbptrack.tracking import Facts, Outbox, Record, Store, write_record
@@ -293,7 +293,7 @@ def measure_loaded(
 
     name = measurement_title(config.model.name, config.dataset.name)
     ks, notes_on_ks = _usable_ks(config, model.vocab_size)
-    with bar(corpus.num_targets, name, hidden=not show_bar) as progress:
+    with token_bar(corpus.num_targets, name, hidden=not show_bar) as progress:
         measurement = engine.measure(
             model,
             corpus,

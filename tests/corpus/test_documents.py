@@ -225,7 +225,7 @@ def test_load_documents_makes_a_group_of_its_own_for_a_document_without_group(tm
 def test_load_documents_does_not_sleep_after_reading_local_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`datasets` sleeps 5 s after each selection, for connections to a hub to end. Its setting must not be changed."""
+    """`datasets` sleeps 5 s after each selection, for connections to a Hub to end. Its setting must not be changed."""
     from datasets import config, iterable_dataset
 
     slept: list[float] = []  # seconds

@@ -60,7 +60,7 @@ def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(address: str, caches: Path) -> dict[str, str]:
-    """Return environment variables with the address of the hub, a token, and caches in a folder."""
+    """Return environment variables with the address of the Hub, a token, and caches in a folder."""
     others = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     return others | {
         "HF_ENDPOINT": address,
@@ -120,7 +120,7 @@ def test_token_is_sent_to_hub_but_neither_printed_nor_saved(
 def test_measure_with_cached_files_asks_silent_hub_at_most_twice(
     sweep: tuple[Path, str], mirror: Mirror, caches: Path, tmp_path: Path
 ) -> None:
-    """The hub accepts connections, but does not answer."""
+    """The Hub accepts connections, but does not answer."""
     folder_of_sweep, _ = sweep
     mirror.silent.set()
     mirror.requests.clear()
@@ -209,9 +209,9 @@ DATASETS = {
 }
 # By name: the faults of the mirror, the expression that `SCRIPT` evaluates, and a pattern of its result or error.
 CASES: dict[str, tuple[dict[str, list[tuple[str, int]]], str, str]] = {
-    "no such model": ({}, "weights('EleutherAI/nothing')", r"BadInput: .*not on the hub, or is private"),
+    "no such model": ({}, "weights('EleutherAI/nothing')", r"BadInput: .*not on the Hub, or is private"),
     "no such revision": ({}, "weights('EleutherAI/pythia-14m', revision='step7')", r"BadInput: .*no revision step7"),
-    "not an id": ({}, "weights('a/b/c')", r"BadInput: .*not a hub id"),
+    "not an id": ({}, "weights('a/b/c')", r"BadInput: .*not a Hub id"),
     "gated": (
         {"gpt2/resolve": [("gated", 99)]},
         "weights('openai-community/gpt2')",
@@ -235,7 +235,7 @@ CASES: dict[str, tuple[dict[str, list[tuple[str, int]]], str, str]] = {
     "a training checkpoint": ({}, "weights('EleutherAI/pythia-14m', revision='step1000')", r"\d+"),
     "dataset cut off": ({"validation.00000": [("cut", 1)]}, "texts('c4')", "24"),
     "dataset gated": ({"datasets/openai/gsm8k": [("gated", 99)]}, "texts('gsm8k')", "BadInput: dataset .*is gated"),
-    "no such dataset": ({}, "texts('hf', 'dataset.repo=x/y')", "BadInput: dataset x/y is not on the hub"),
+    "no such dataset": ({}, "texts('hf', 'dataset.repo=x/y')", "BadInput: dataset x/y is not on the Hub"),
     "no such field": ({}, "texts('wiki', 'dataset.fields=[body]')", "BadInput: .*Fields: id, url, title"),
     "no such config": ({}, "texts('wiki', 'dataset.config=20200101.xx')", r"BadInput: .*20200101\.xx"),
     "grouped": ({}, "texts('paloma')", "36 of 3"),
