@@ -22,10 +22,9 @@ class Dtype(Enum):
 class SequenceRule(Enum):
     """The rule by which documents are cut into sequences for the model.
 
-    - `truncate`: the first `seq_len` tokens of each document are one sequence.
-    - `slide`: each document is cut into sequences of `seq_len` tokens. A sequence begins with the last `context` tokens
-      of the previous one, which are not scored again.
-    - `pack`: the documents are joined with end-of-text tokens and cut into sequences of `seq_len` tokens.
+    With `truncate`, the first `seq_len` tokens of each document are one sequence. With `slide`, each document is cut
+    into sequences of `seq_len` tokens. A sequence begins with the last `context` tokens of the previous one, which are
+    not scored again. With `pack`, the documents are joined with end-of-text tokens and cut into sequences.
     """
 
     truncate = "truncate"
@@ -36,8 +35,8 @@ class SequenceRule(Enum):
 class Sampling(Enum):
     """The way in which documents are drawn from a larger dataset. A seed draws the same documents on each machine.
 
-    - `stream` shuffles through a buffer of 10,000 documents, and does not download the whole dataset.
-    - `shuffle` permutes all rows, as the code of the paper's authors does, and downloads the whole dataset.
+    `stream` shuffles through a buffer of 10,000 documents, and does not download the whole dataset. `shuffle` permutes
+    all rows, as the code of the paper's authors does, and downloads the whole dataset.
     """
 
     stream = "stream"
@@ -47,9 +46,9 @@ class Sampling(Enum):
 class Candidates(Enum):
     """The vocabulary entries among which a target is ranked.
 
-    - `vocabulary`: all rows of the output head, as in the paper.
-    - `tokenizer`: the entries that the tokenizer has. The sizes of Pythia pad their vocabularies differently, and so do
-      those of Qwen2.5. With `tokenizer`, all sizes of a family rank among the same entries.
+    `vocabulary` means all rows of the output head, as in the paper. `tokenizer` means the entries that the tokenizer
+    has. The sizes of Pythia and Qwen2.5 pad their vocabularies differently. With `tokenizer`, all sizes of a family
+    rank among the same entries.
     """
 
     vocabulary = "vocabulary"
@@ -59,10 +58,9 @@ class Candidates(Enum):
 class Rank(Enum):
     """The definition of rank in the metrics.
 
-    The definitions differ at ties. A tie is another entry with exactly the probability of the target.
-
-    - `paper`: ties are ranked before the target, as in the paper.
-    - `strict`: ties are ranked after the target, as in the code of the paper's authors.
+    The definitions differ at ties. A tie is another entry with exactly the probability of the target. With `paper`,
+    ties are ranked before the target, as in the paper. With `strict`, ties are ranked after the target, as in the code
+    of the paper's authors.
     """
 
     paper = "paper"
@@ -89,9 +87,7 @@ class ModelConfig:
     revision: str = "main"  # branch, tag or commit of `repo`, such as step1000 in families with checkpoints
     seed: int = 0  # training seed, if a family has several models of one size; it distinguishes them
     training_tokens: float = 0  # D, the number of tokens that the weights were trained on; 0: unknown
-    steps: str = (
-        ""  # all steps n with a revision step<n>: 0,1,2 or first:last:by; needed for model.revision=step*
-    )
+    steps: str = ""  # all steps n with a revision step<n>: 0,1,2 or first:last:by; needed for model.revision=step*
     tokenizer: str = ""  # repository or folder of the tokenizer, if the model has none
     pickles: bool = False  # if there are no safetensors, read pickled weights with torch's weights-only loader
     dtype: Dtype = Dtype.float32  # precision of the weights

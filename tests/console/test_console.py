@@ -14,7 +14,7 @@ import pytest
 
 from rbptrack.console.log import log_to_file
 from rbptrack.console.output import print_problem, print_text, program_name
-from rbptrack.console.progress import bar, spinner
+from rbptrack.console.progress import spinner, token_bar
 from rbptrack.console.tables import print_table
 
 FRAME = pd.DataFrame(
@@ -111,7 +111,7 @@ def test_print_table_replaces_control_characters(capsys: pytest.CaptureFixture[s
 
 
 def test_bar_and_spinner_are_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with bar(10, "cell") as progress, spinner("loading"):
+    with token_bar(10, "cell") as progress, spinner("loading"):
         progress.update(10)
     captured = capsys.readouterr()
     assert captured.out + captured.err == ""
@@ -121,7 +121,7 @@ def test_say_prints_a_whole_line_while_a_bar_is_shown(monkeypatch: pytest.Monkey
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(sys, "stdout", terminal)
-    with bar(10, "cell") as progress:
+    with token_bar(10, "cell") as progress:
         progress.update(5)
         print_text("a line")
     assert "a line\n" in terminal.getvalue()
