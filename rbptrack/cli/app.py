@@ -129,11 +129,11 @@ def _add_default_command(words: Sequence[str]) -> list[str]:
 
 def _check_command(word: str) -> None:
     """Raise BadInput if a word is not a command. The message suggests a similar command, model or dataset."""
-    commands = [command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands]
-    commands += [str(group.name) for group in app.registered_groups]
-    if word in commands:
+    names = [command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands]
+    names += [str(group.name) for group in app.registered_groups]
+    if word in names:
         return
-    if near := nearest(word, commands):
+    if near := nearest(word, names):
         raise BadInput(f"no command {word}. Did you mean '{near[0]}'?")
     from rbptrack.config.command_line import config_names
 
@@ -144,7 +144,7 @@ def _check_command(word: str) -> None:
 
 
 def _error_text(error: TyperException) -> str:
-    """Return the text of an error. If an unknown option has the name of a column, suggest `--where` with it."""
+    """Return the text of an error. If an unknown option has the name of a column, suggest `--where` with the column."""
     from rbptrack.facts import FACT_BY_NAME
 
     context = getattr(error, "ctx", None)
@@ -161,8 +161,10 @@ def _example_or_usage(error: TyperException) -> str:
     context = getattr(error, "ctx", None)
     if context is None:
         return ""
-    _, label, example = (context.command.help or "").partition("Example: ")
-    return f"{label}{example.partition(chr(10))[0]}" if label else str(context.get_usage())
+    for line in (context.command.help or "").splitlines():
+        if line.startswith("Example: "):
+            return str(line)
+    return str(context.get_usage())
 
 
 def _run_with_messages(command: Callable[[], int]) -> int:

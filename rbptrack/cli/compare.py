@@ -50,11 +50,11 @@ def compare(
     from rbptrack.analysis.pairs import compare_runs, worst_documents
     from rbptrack.reporting import Analysis, print_report
 
-    numbers = _parse_ks(ks)
+    k_numbers = _parse_ks(ks)
     runs = selection.runs()
     first = runs.row(a)
     second = runs.row(b)
-    changes = compare_runs(runs, first, second, ks=numbers, worst=_NUM_WORST)
+    changes = compare_runs(runs, first, second, ks=k_numbers, worst=_NUM_WORST)
     rises = worst_documents(runs, first, changes, _NUM_WORST)
     report = _make_report(runs, first, second, changes, rises)
     summary = f"what {second['name']} changes, against {first['name']}"
@@ -69,16 +69,16 @@ def compare(
         _write_pages(pair, analysis, out, title=f"{first['name']} and {second['name']}", command=command_line())
     if tolerance is None:
         return 0
-    code, answer = _judge(changes, tolerance)
-    print_text(f"with a tolerance of {tolerance:g}: {second['name']} is {answer}")
-    if code == 0 and changes.num_units < _FEW_DOCUMENTS:
-        print_text(_damage_not_ruled_out(changes))
-        print_text(_largest_rises(rises))
-    return code
+    exit_code, judgement = _judge(changes, tolerance)
+    print_text(f"with a tolerance of {tolerance:g}: {second['name']} is {judgement}")
+    if exit_code == 0 and changes.num_units < _FEW_DOCUMENTS:
+        print_text(_text_on_missed_damage(changes))
+        print_text(_text_on_largest_rises(rises))
+    return exit_code
 
 
 def _parse_ks(text: str) -> list[int]:
-    """Return the numbers of a list such as `1,10,100`. Raises BadInput if it has something else."""
+    """Return the numbers of a list such as `1,10,100`. Raises BadInput if an element is not a positive integer."""
     from rbptrack.base.validation import format_value
 
     elements = split_list(text)
@@ -109,20 +109,20 @@ def _make_report(
 
 
 def _judge(changes: Changes, tolerance: float) -> tuple[int, str]:
-    """Judge whether B is worse than A by more than the tolerance. Returns the exit code and the answer in words."""
+    """Judge whether B is worse than A by more than the tolerance. Returns the exit code and the judgement in words."""
     from rbptrack.stats.changes import MIN_WITHIN, judge
 
-    answers = {
+    exit_code_and_text = {
         "within": (0, "not worse by more than the tolerance"),
         "worse": (1, "worse by more than the tolerance"),
         "rare": (3, f"undecided: it takes at least {MIN_WITHIN} documents or groups to find damage to 3% of them"),
         "undecided": (3, "undecided: the documents do not give enough evidence"),
     }
-    return answers[judge(changes.changes, tolerance, changes.num_units)]
+    return exit_code_and_text[judge(changes.changes, tolerance, changes.num_units)]
 
 
-def _damage_not_ruled_out(changes: Changes) -> str:
-    """State the largest share of damaged documents that these documents cannot rule out, although they show none."""
+def _text_on_missed_damage(changes: Changes) -> str:
+    """State the largest share of damaged documents that may have been missed, although no damage was found."""
     from rbptrack.stats.changes import RULE_OF_THREE
 
     units = counted(changes.num_units, "group" if changes.a.grouped else "document")
@@ -130,15 +130,15 @@ def _damage_not_ruled_out(changes: Changes) -> str:
     return f"{units} cannot rule out damage to less than {share} of all documents"
 
 
-def _largest_rises(rises: pd.DataFrame) -> str:
+def _text_on_largest_rises(rises: pd.DataFrame) -> str:
     """Name the documents or groups with the largest rise of CE, in one line."""
     if rises.empty:
         return "CE rises in no document"
     unit = rises.columns[0]
     largest = rises.head(_NUM_NAMED)
-    texts = [
-        f"{name} ({format_number(rise, '+.4f')})" for name, rise in zip(largest[unit], largest["rise"], strict=True)
-    ]
+    texts = []
+    for name, rise in zip(largest[unit], largest["rise"], strict=True):
+        texts.append(f"{name} ({format_number(rise, '+.4f')})")
     return f"CE rises most in {unit} {', '.join(texts)}, in nats per token"
 
 
@@ -165,10 +165,10 @@ def _headline(report: Report, a: str, b: str) -> str:
     from rbptrack.ranks import CE
 
     changes = report.frame("change")
-    [(change, verdict)] = changes.loc[changes["metric"] == CE, ["change", "verdict"]].to_numpy().tolist()
-    difference = format_number(abs(change), ".4f")
+    row = changes[changes["metric"] == CE].iloc[0]
+    difference = format_number(abs(row["change"]), ".4f")
     if float(difference) == 0:  # the printed digits show no difference
         return f"{b} has the same cross-entropy as {a} to four decimals."
     doubt = {"undecided": "; the difference may be chance", "": "; there are too few documents to test it"}
-    direction = "more" if change > 0 else "less"
-    return f"{b} has {difference} nats {direction} cross-entropy than {a}{doubt.get(verdict, '')}."
+    direction = "more" if row["change"] > 0 else "less"
+    return f"{b} has {difference} nats {direction} cross-entropy than {a}{doubt.get(row['verdict'], '')}."

@@ -63,7 +63,7 @@ def insert_measure(environment: MutableMapping[str, str]) -> None:
 
 
 def _complete_value(key: str, value: str) -> list[str]:
-    """Return completions of the value of a key. Of a list with commas, the last element is completed."""
+    """Return completions of the value of a key. In a list with commas, the last element is completed."""
     if key not in _GROUP_OF_KEY:
         return []
     from rbptrack.config.command_line import config_names

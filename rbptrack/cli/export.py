@@ -13,7 +13,7 @@ import typer
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import compact_bytes, counted, listed
-from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, select_filtered, with_selection
+from rbptrack.cli.options import NO_VALUES, PluginOptions, PluginsPath, Selection, select_filtered, with_selection
 from rbptrack.config.paths import user_path
 from rbptrack.console.output import command_line, print_text
 
@@ -22,12 +22,12 @@ from rbptrack.console.output import command_line, print_text
 def export(
     selection: Selection,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="the new bundle, NAME.zip; with --to, the new folder")],
-    options: PluginOptions = UNSET,
+    options: PluginOptions = NO_VALUES,
     to: Annotated[str, typer.Option(metavar="EXPORTER", help="hand the measurements to this exporter")] = "",
     texts: Annotated[
         bool, typer.Option("--texts", help="add read.html, a page that shows the texts, to the bundle")
     ] = False,
-    plugins_path: PluginsPath = UNSET,
+    plugins_path: PluginsPath = NO_VALUES,
 ) -> int:
     """Write measurements into a bundle that others can import, or export them with an exporter."""
     out = user_path(str(out))

@@ -11,7 +11,7 @@ import typer
 
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.formatting import listed
-from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, select_all, with_selection
+from rbptrack.cli.options import NO_VALUES, PluginOptions, PluginsPath, Selection, select_all, with_selection
 from rbptrack.config.paths import user_path
 from rbptrack.console.output import print_problem, print_text
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 def import_(
     selection: Selection,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="a bundle, or a file that an importer can read")],
-    options: PluginOptions = UNSET,
+    options: PluginOptions = NO_VALUES,
     importer: Annotated[
         str, typer.Option(metavar="NAME", help="use this importer; needed if several importers can read the file")
     ] = "",
-    plugins_path: PluginsPath = UNSET,
+    plugins_path: PluginsPath = NO_VALUES,
 ) -> int:
     """Import measurements from a bundle, from tables of metrics or ranks, or from scores of tasks."""
     from rbptrack.analysis.importing import CheckedContent, check_imported
@@ -45,12 +45,14 @@ def import_(
         lines = import_bundle(path, selection.store)
     else:
         importers = find_plugins(IMPORTERS, plugins_path)
-        chosen = importer or _find_importer(importers, path)
-        plugin = make_plugin_from_words(importers.load(chosen), options)
-        content = call_plugin(
-            plugin, lambda: check_imported(path, plugin.read(path), read_name=_make_name_reader()), CheckedContent
-        )
-        lines = import_content(chosen, content, path, selection.store)
+        importer = importer or _find_importer(importers, path)
+        plugin = make_plugin_from_words(importers.load(importer), options)
+
+        def read_and_check() -> CheckedContent:
+            return check_imported(path, plugin.read(path), read_name=_make_name_reader())
+
+        content = call_plugin(plugin, read_and_check, CheckedContent)
+        lines = import_content(importer, content, path, selection.store)
     for line in lines:
         print_text(line)
     return 0
@@ -63,23 +65,21 @@ def _find_importer(importers: Plugins[Importer], path: Path) -> str:
     """
     from rbptrack.discovery import call_plugin
 
-    able_importers = []
+    names = []
     errors: list[RbptrackError] = []
-    for plugin in importers.load_matching(["*"]):
-        importer = plugin()
+    for importer_class in importers.load_matching(["*"]):
+        importer = importer_class()
         try:
             if call_plugin(importer, partial(importer.takes, path), bool):
-                able_importers.append(plugin.name)
+                names.append(importer_class.name)
         except RbptrackError as error:
             errors.append(error)
-    for failure in [*importers.broken, *errors]:
-        print_problem(str(failure), failure.trace)
-    if len(able_importers) == 1:
-        return able_importers[0]
-    if able_importers:
-        raise BadInput(
-            f"{path} can be read by several importers: {listed(able_importers)}. Choose one with --importer NAME"
-        )
+    for problem in [*importers.broken, *errors]:
+        print_problem(str(problem), problem.trace)
+    if len(names) == 1:
+        return names[0]
+    if names:
+        raise BadInput(f"{path} can be read by several importers: {listed(names)}. Choose one with --importer NAME")
     raise _unreadable_error(path, importers.names)
 
 
@@ -104,8 +104,8 @@ def _unreadable_error(path: Path, importer_names: Sequence[str]) -> BadInput:
 def _make_name_reader() -> Callable[[str], tuple[str, str]]:
     """Return a function that finds the family and the size for the name of a model.
 
-    If a config in conf/model has a repository of this name, they are the family and the size of that config. Otherwise
-    they are read from the name.
+    If a config in conf/model has a repository of this name, it gives the family and the size. Otherwise they are read
+    from the name.
     """
     from rbptrack.analysis.importing import family_and_size
     from rbptrack.config.registration import published_names

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from rbptrack.cli.options import UNSET, Words
+from rbptrack.cli.options import NO_VALUES, Words
 
 
-def measure(words: Words = UNSET) -> int:
+def measure(words: Words = NO_VALUES) -> int:
     """Measure models on datasets, then analyse them.
 
     Example: rbptrack measure model=pythia/* dataset=wiki,humaneval. Cells that were measured before are skipped. Quote
@@ -31,7 +31,7 @@ def measure(words: Words = UNSET) -> int:
     return sweep.run(configs, words)
 
 
-def demo(words: Words = UNSET) -> int:
+def demo(words: Words = NO_VALUES) -> int:
     """Measure seven built-in models on two built-in datasets and fit their laws. Needs no network."""
     keys_set = {word.lstrip("+").partition("=")[0] for word in words}
     defaults = []

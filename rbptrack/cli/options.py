@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Typer's settings for a command that takes words: Hydra's own flags, such as --cfg, are passed on as words.
 WORDS = {"ignore_unknown_options": True, "allow_extra_args": True}
-UNSET: list[str] = []  # the default of options that hold a list
+NO_VALUES: list[str] = []  # the default of options that hold a list
 
 
 def list_option(metavar: str, text: str, complete: Callable[[str], list[str]] | None = None) -> Any:
@@ -40,12 +40,6 @@ def _split_values(values: Sequence[str] | None) -> list[str]:
 
 
 def _check_page_path(out: Path | None) -> Path | None:
-    """Check that a page can be written to a path.
-
-    Raises:
-        BadInput: the path does not end in .html, is a link or a folder, or lies in a folder that does not exist.
-
-    """
     if out is None:
         return None
     if out.suffix != ".html":
@@ -58,12 +52,7 @@ def _check_page_path(out: Path | None) -> Path | None:
 
 
 def page_option(text: str) -> Any:
-    """Make the option --out of a command that writes a page.
-
-    Args:
-        text: the help of the option.
-
-    """
+    """Make the option --out, with this help, for a command that writes a page."""
     return typer.Option("--out", metavar="FILE.html", help=text, callback=_check_page_path)
 
 
@@ -125,7 +114,7 @@ class Selection:
 
     @cached_property
     def store(self) -> Store:
-        """The tracking store. Measurements that wait on this disk are delivered to it at the first access."""
+        """The tracking store. The first access delivers the measurements that wait on this disk for this store."""
         from rbptrack.tracking import Outbox, Store
 
         store = Store(self.uri, self.experiment)
@@ -142,7 +131,8 @@ class Selection:
     def options(self) -> dict[str, str]:
         """Return the options of the command line that make this selection, by name: `{"family": "nano*"}`."""
         values = {"tracking-uri": self.uri, "experiment": self.experiment}
-        for name, value in asdict(self.filters).items() if self.filters else ():
+        filters = asdict(self.filters) if self.filters else {}
+        for name, value in filters.items():
             values[name] = value if isinstance(value, str) else ",".join(value)
         return {name: value for name, value in values.items() if value}
 
@@ -160,11 +150,11 @@ def select_filtered(
     family: Annotated[
         list[str],
         list_option("NAME,...", "only these families; patterns such as 'nano*', exclusions such as '!nano-2m'"),
-    ] = UNSET,
-    size: Annotated[list[str], list_option("SIZE,...", "only these sizes, as published: 70m, 1.4b")] = UNSET,
-    model: Annotated[list[str], list_option("NAME,...", "only these models: nano-6k or nano/6k")] = UNSET,
-    dataset: Annotated[list[str], list_option("NAME,...", "only measurements of these datasets")] = UNSET,
-    sweep: Sweep = UNSET,
+    ] = NO_VALUES,
+    size: Annotated[list[str], list_option("SIZE,...", "only these sizes, as published: 70m, 1.4b")] = NO_VALUES,
+    model: Annotated[list[str], list_option("NAME,...", "only these models: nano-6k or nano/6k")] = NO_VALUES,
+    dataset: Annotated[list[str], list_option("NAME,...", "only measurements of these datasets")] = NO_VALUES,
+    sweep: Sweep = NO_VALUES,
     where: Where = "",
     tracking_uri: TrackingUri = "",
     experiment: Experiment = "",
@@ -176,21 +166,21 @@ def select_filtered(
     return Selection(tracking_uri, experiment, filters)
 
 
-def with_selection(choose: Callable[..., Selection]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+def with_selection(select: Callable[..., Selection]) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Return a decorator that replaces the parameter `selection` of a command by options of the command line.
 
     Args:
-        choose: the function that makes the selection. Its parameters become options of the command.
+        select: the function that makes the selection. Its parameters become options of the command.
 
     """
-    selection_parameters = signature(choose, eval_str=True).parameters
+    selection_parameters = signature(select, eval_str=True).parameters
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         command_parameters = dict(signature(command, eval_str=True).parameters)
         del command_parameters["selection"]
 
         def run(**values: Any) -> int:
-            selection = choose(**{name: values.pop(name) for name in selection_parameters})
+            selection = select(**{name: values.pop(name) for name in selection_parameters})
             return command(selection=selection, **values)
 
         update_wrapper(run, command)

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rbptrack.base.formatting import compact, compact_bytes, counted, duration
-from rbptrack.cli.options import UNSET, Words
+from rbptrack.cli.options import NO_VALUES, Words
 from rbptrack.console.output import print_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def plan(words: Words = UNSET) -> int:
+def plan(words: Words = NO_VALUES) -> int:
     """Estimate the time of a sweep, the size of its weights, and its downloads, without running it."""
     import pandas as pd
 
@@ -27,14 +27,14 @@ def plan(words: Words = UNSET) -> int:
     costs = sweep.plan(configs)
     table = costs.drop(columns="error")
     formats: dict[str, Callable[[float], str]] = dict.fromkeys(("S", "parameters", "tokens"), compact)
-    formats |= {"FLOPs": _flops, "weights": compact_bytes, "download": compact_bytes, "seconds": duration}
+    formats |= {"FLOPs": _format_flops, "weights": compact_bytes, "download": compact_bytes, "seconds": duration}
     for column, format_number in formats.items():
         table[column] = [format_number(value) if pd.notna(value) else "" for value in costs[column]]
     by_importance = ["dataset", "status", "S", "tokens", "time", "weights", "download"]
     print_table(table.rename(columns={"seconds": "time"}), by_importance=by_importance)
     failed = costs["error"].notna()
     if not failed.all():
-        print_text(_totals(costs[costs["status"] == "to measure"]))
+        print_text(_text_on_totals(costs[costs["status"] == "to measure"]))
     if not failed.any():
         return 0
     titles = costs["model"] + " / " + costs["dataset"]
@@ -43,7 +43,7 @@ def plan(words: Words = UNSET) -> int:
     return 2 if failed.all() else 1
 
 
-def _totals(costs: pd.DataFrame) -> str:
+def _text_on_totals(costs: pd.DataFrame) -> str:
     """Return a line with the number of cells to measure and the sums of their costs.
 
     The weights of a model are downloaded once for all of its cells.
@@ -54,10 +54,10 @@ def _totals(costs: pd.DataFrame) -> str:
     return (
         f"{counted(len(costs), 'cell')} to measure: "
         f"{duration(seconds) if not math.isnan(seconds) else 'an unknown time'} on this device, "
-        f"{_flops(flops) if not math.isnan(flops) else 'unknown'} FLOPs, "
+        f"{_format_flops(flops) if not math.isnan(flops) else 'unknown'} FLOPs, "
         f"{compact_bytes(download) if not math.isnan(download) else 'unknown bytes'} to download"
     )
 
 
-def _flops(number: float) -> str:
+def _format_flops(number: float) -> str:
     return f"{number:.1e}"

@@ -11,7 +11,7 @@ import typer
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import short_path
-from rbptrack.cli.options import UNSET, PluginsPath
+from rbptrack.cli.options import NO_VALUES, PluginsPath
 from rbptrack.console.output import print_problem, print_text, program_name
 
 _COMMAND_OF_KIND = {
@@ -25,7 +25,7 @@ app = typer.Typer()
 
 
 @app.callback(invoke_without_command=True)
-def plugins(ctx: typer.Context, plugins_path: PluginsPath = UNSET) -> int:
+def plugins(ctx: typer.Context, plugins_path: PluginsPath = NO_VALUES) -> int:
     """List analyzers, importers and exporters, what they do, and where they come from."""
     if ctx.invoked_subcommand:
         return 0
@@ -53,14 +53,14 @@ def plugins(ctx: typer.Context, plugins_path: PluginsPath = UNSET) -> int:
 @app.command("new")
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="the name of the plugin and of its file")],
-    word: Annotated[
+    kind_name: Annotated[
         Literal["analyzer", "importer", "exporter"], typer.Option("--kind", help="kind of plugin")
     ] = "analyzer",
 ) -> int:
     """Create a working plugin in plugins/ of this folder, as a file to start from."""
     from rbptrack.discovery import KINDS, find_plugins, plugin_template
 
-    kind = next(kind for kind in KINDS if kind.name == word)
+    kind = next(kind for kind in KINDS if kind.name == kind_name)
     if not name.isidentifier():
         raise BadInput(
             f"{name}: the name of a plugin must consist of letters, digits and _, and begin with a letter, such as "
@@ -72,15 +72,15 @@ def new(
         raise BadInput(
             f"{name} is a keyword of Python, and a plugin cannot have this name. Give another, such as my_law"
         )
-    if name in {each.folder for each in KINDS}:
+    if name in [plugin_kind.folder for plugin_kind in KINDS]:
         raise BadInput(f"{name} is the name of a folder of plugins. Give another name, such as my_law")
     existing = find_plugins(kind).entries.get(name)
     file = Path("plugins") / kind.folder / f"{name}.py"
     if existing or file.exists():
-        place = short_path(existing.origin) if existing else file
-        raise BadInput(f"the {word} {name} exists already, in {place}. Give another name")
+        origin = short_path(existing.origin) if existing else file
+        raise BadInput(f"the {kind_name} {name} exists already, in {origin}. Give another name")
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, plugin_template(kind, name))
-    command = _COMMAND_OF_KIND[word].format(name=name)
-    print_text(f"{file} is a working {word}. Try it, then change it: {program_name()} {command}")
+    command = _COMMAND_OF_KIND[kind_name].format(name=name)
+    print_text(f"{file} is a working {kind_name}. Try it, then change it: {program_name()} {command}")
     return 0

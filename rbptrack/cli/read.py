@@ -10,7 +10,7 @@ import typer
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import compact_bytes, short_path
 from rbptrack.cli.options import (
-    UNSET,
+    NO_VALUES,
     Experiment,
     OpenPage,
     Selection,
@@ -30,11 +30,11 @@ def read(
     document: Annotated[
         list[str],
         list_option("ID,...", "show these documents; default: those that decide the law, and where models differ most"),
-    ] = UNSET,
+    ] = NO_VALUES,
     tokens: Annotated[int, typer.Option(min=1, metavar="N", help="show at most this many tokens")] = 20_000,
     out: Annotated[Path, page_option("write the page to this file")] = Path("read.html"),
     open_: OpenPage = False,
-    sweep: Sweep = UNSET,
+    sweep: Sweep = NO_VALUES,
     where: Where = "",
     tracking_uri: TrackingUri = "",
     experiment: Experiment = "",

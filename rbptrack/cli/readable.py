@@ -32,7 +32,7 @@ def sort_measurements(frame: pd.DataFrame, sort: str) -> pd.DataFrame:
     columns = [name.strip() for name in sort.split(",") if name.strip()]
     if not columns:
         columns = ["dataset", "family", "non_embedding_params", "name"]
-    for signed_column in reversed(columns):  # each sort is stable
+    for signed_column in reversed(columns):  # sorting is stable, so the first column is sorted by last
         column = signed_column.lstrip("-")
         if column not in frame.columns:
             raise unknown_name("column", column, list(frame.columns))

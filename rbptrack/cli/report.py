@@ -13,7 +13,7 @@ from rbptrack.base.files import describe_kind, write_whole
 from rbptrack.base.formatting import counted, short_path
 from rbptrack.cli import completion
 from rbptrack.cli.options import (
-    UNSET,
+    NO_VALUES,
     ExtraPage,
     FigureK,
     Figures,
@@ -41,8 +41,8 @@ def report(
     k: FigureK = 10,
     analyzers: Annotated[
         list[str], list_option("NAME,...", "only these analyzers; patterns are allowed", completion.complete_analyzers)
-    ] = UNSET,
-    plugins_path: PluginsPath = UNSET,
+    ] = NO_VALUES,
+    plugins_path: PluginsPath = NO_VALUES,
 ) -> int:
     """Analyse existing measurements and write one page with the results."""
     from rbptrack.console.progress import spinner
@@ -51,7 +51,7 @@ def report(
     from rbptrack.tracking.names import READING_FILE
 
     plugins = find_plugins(ANALYZERS, plugins_path)
-    chosen = [analyzer() for analyzer in plugins.load_matching(analyzers)]
+    chosen = [analyzer_class() for analyzer_class in plugins.load_matching(analyzers)]
     for error in plugins.broken:
         print_problem(str(error), error.trace)
     runs = selection.runs()
@@ -60,8 +60,8 @@ def report(
     print_summary(analyses)
     reading_page = _render_reading_page(runs)
     filters = selection.options()
-    link = READING_FILE if reading_page else ""
-    page = render(runs, analyses, command=command_line(), reading=link, filters=filters)
+    reading_link = READING_FILE if reading_page else ""
+    page = render(runs, analyses, command=command_line(), reading=reading_link, filters=filters)
     address = _save_reports(selection, runs, analyses, page, reading_page)
     if out is not None:
         if reading_page:  # users send this file to others, so it has no link to the page with the texts
@@ -83,10 +83,10 @@ def analyze(
     ctx: typer.Context,
     selection: Selection,
     analyzer: Annotated[str, typer.Argument(metavar="ANALYZER", autocompletion=completion.complete_analyzers)] = "",
-    options: PluginOptions = UNSET,
+    options: PluginOptions = NO_VALUES,
     figures: Figures = None,
     k: FigureK = 10,
-    plugins_path: PluginsPath = UNSET,
+    plugins_path: PluginsPath = NO_VALUES,
     help_: Annotated[bool, typer.Option("--help", "-h", help="show this help, or the options of ANALYZER")] = False,
 ) -> int:
     """Run one analyzer on the measurements, such as analyze power_law ks=1,10 --dataset wiki."""

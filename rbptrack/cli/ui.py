@@ -30,7 +30,7 @@ def ui(
     store.save_view()  # sweeps save it, but `import` and Python do not
     page = store.view_page()
     if store.uri.startswith(("http://", "https://")):
-        _print_address(f"{store.shown_address.rstrip('/')}/{page}", open_page=open_)
+        _show_address(f"{store.shown_address.rstrip('/')}/{page}", open_page=open_)
         return 0
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
     # The store's address may hold a password, and other users can read command lines, but not the environment.
@@ -44,7 +44,7 @@ def ui(
         while server.poll() is None and not _is_answering(f"{address}/health"):
             time.sleep(_POLL_SECONDS)
         if server.returncode is None:
-            _print_address(f"{address}/{page}", open_page=open_)
+            _show_address(f"{address}/{page}", open_page=open_)
         return server.wait()
     finally:
         with suppress(ProcessLookupError):
@@ -64,7 +64,7 @@ def _is_answering(address: str) -> bool:
         return False
 
 
-def _print_address(address: str, *, open_page: bool) -> None:
+def _show_address(address: str, *, open_page: bool) -> None:
     print_text(f"measurements: {address}")
     sys.stdout.flush()
     if open_page:

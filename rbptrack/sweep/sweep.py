@@ -248,8 +248,9 @@ class _FinishedSweep:
         print_text("")
         reporting.print_summary(analyses)
         reading_page = self._render_reading_page(runs)
-        link = READING_FILE if reading_page else ""
-        page = reporting.render(runs, analyses, command=self.command, reading=link, filters={"sweep": self.name})
+        reading_link = READING_FILE if reading_page else ""
+        filters = {"sweep": self.name}
+        page = reporting.render(runs, analyses, command=self.command, reading=reading_link, filters=filters)
         lead = next((analysis for analysis in analyses if analysis.leads), None)
         description = describe_analysis(lead, self.command) if lead else markup.code_block(self.command)
         try:

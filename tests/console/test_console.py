@@ -95,12 +95,12 @@ def test_print_table_with_wrap_keeps_all_columns_and_words(monkeypatch: pytest.M
     assert " ".join(line[start:] for line in lines[1:-1]) == purpose
 
 
-def test_say_replaces_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_text_replaces_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     print_text("a\x1b[2Jb\u202ec")
     assert capsys.readouterr().out == "a?[2Jb?c\n"
 
 
-def test_complain_replaces_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_problem_replaces_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     print_problem("no\x07")
     assert capsys.readouterr().err == "rbptrack: no?\n"
 
@@ -110,14 +110,14 @@ def test_print_table_replaces_control_characters(capsys: pytest.CaptureFixture[s
     assert "\x1b" not in capsys.readouterr().out
 
 
-def test_bar_and_spinner_are_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_token_bar_and_spinner_are_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with token_bar(10, "cell") as progress, spinner("loading"):
         progress.update(10)
     captured = capsys.readouterr()
     assert captured.out + captured.err == ""
 
 
-def test_say_prints_a_whole_line_while_a_bar_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_print_text_prints_a_whole_line_while_a_bar_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(sys, "stdout", terminal)
@@ -129,7 +129,7 @@ def test_say_prints_a_whole_line_while_a_bar_is_shown(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("place", ["folder/under/a/file.log", "file/file.log", "/dev/full"])
-def test_complain_prints_the_error_if_the_log_cannot_be_written(
+def test_print_problem_prints_the_error_if_the_log_cannot_be_written(
     place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -140,7 +140,7 @@ def test_complain_prints_the_error_if_the_log_cannot_be_written(
     assert [line.partition(": ")[2] for line in lines] == ["the first error", "the second error"]
 
 
-def test_complain_names_the_log_and_writes_the_traceback_to_it(
+def test_print_problem_names_the_log_and_writes_the_traceback_to_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with log_to_file(tmp_path / "home/file.log"):
