@@ -1,14 +1,14 @@
 """Compare CE, RBP_k and alpha of classes of tokens: by kind of token, position, field and group.
 
 The analyzer compares each class with all other tokens in two ways: by the level of CE and RBP_k at the largest size,
-and by the exponent in size. The law of the ratio, class over all other tokens, is fitted over the same models and
-documents. Its exponent is the difference of the two exponents.
+and by the exponent in size. It fits a law to the ratio of the class to all other tokens. The exponent of this law is
+the difference of the two exponents.
 
 Tokens are divided into classes by kind (word, identifier, number, punctuation, white space), by whether they begin a
 word, and by their frequency in the dataset. All of these need token ids; the first two also need the texts of tokens.
-Bins of positions double in width. They use only the documents that reach the last bin, so all bins cover the same
-documents. Classes by group (`dataset.group`, such as books or sites) are compared with documents as the units of
-errors. In all other comparisons, groups are the units if they are known.
+Bins of positions double in width. All bins use the same documents: those that are long enough to reach the last bin. If
+the classes are groups (`dataset.group`, such as books or sites), errors are computed over documents. For all other
+classes, errors are computed over groups if groups are known.
 
 Tokens differ in length between groups and fields. CE per token alone therefore does not show which text is harder.
 """

@@ -2,13 +2,14 @@
 
 1. CE = E[ln R] + E[-ln(pR)]. The first part depends only on the ranks R. It is the sum of (1 - RBP_k) ln((k + 1)/k)
    over all k. The second part says how far p, the probability of the target, lies below 1/R. Both parts are at least 0.
-2. CE = H(P) + KL(P||Q^) - ln Z_Q (arXiv 2510.04067). P(e) is the share of tokens with rank e. Q(e) is exp of the mean
-   of ln p over these tokens. Z_Q is the sum of Q over the ranks that occur, and Q^ = Q/Z_Q. The parts are called error
-   entropy, self-alignment and confidence. -ln Z_Q may be negative and therefore has no power law.
+2. CE = H(P) + KL(P||Q^) - ln Z_Q (arXiv 2510.04067). P(e) is the share of tokens with rank e. Q(e) is the geometric
+   mean of p over these tokens. Z_Q is the sum of Q over the ranks that occur, and Q^ = Q/Z_Q. The parts are called
+   error entropy, self-alignment and confidence. -ln Z_Q may be negative and therefore has no power law.
 
 No parameter is fitted. The analyzer checks both identities for every measurement. Estimates of H(P) from a sample are
 too low. Miller and Madow's correction, (ranks that occur - 1)/(2 tokens), removes a part of this bias (31 to 33% in
-simulation). Estimates of KL are too high, by more than their error. KL therefore has no interval.
+simulation). Estimates of KL from a sample are too high. This bias is larger than the standard error, so KL has no
+interval.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ GLOSSARY: Glossary = {
     "delta": Term(
         "exponent of the part minus exponent of cross-entropy, which is the exponent of their ratio", "Δα vs. CE"
     ),
-    "share": Term("share of the part in the fall of CE with size: the slope of the part over CE", form=".1%"),
+    "share": Term("share of the fall of CE that the part explains: its slope divided by CE's", form=".1%"),
     "per_decade": Term("change of the part in nats if S grows tenfold, by a straight line in ln S"),
     "miller_madow": Term(
         "H(P) + (ranks that occur - 1)/(2 tokens), which corrects a part of the bias of H(P)", "H(P), Miller-Madow"
@@ -174,8 +175,7 @@ class CeParts(Analyzer):
 
     cost: ClassVar[int] = 3
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """a part counts as scaling like CE if its exponent differs from that of CE by less than this share of CE's exponent
-    """
+    """the largest difference of a part's exponent from CE's that counts as equal, as a share of CE's exponent"""
 
     def analyze(self, runs: Runs) -> Report:
         """Split the cross-entropy of every measurement. Laws need 2 sizes; their intervals need 3."""

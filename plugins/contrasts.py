@@ -4,16 +4,16 @@ An error that two exponents have in common cancels in their difference:
 
 - RBP_k and RBP_1 share the models and the documents. The law of their ratio is fitted. Its exponent is the difference.
 - Two datasets of one family share the models. The law of their ratio is fitted, too.
-- Two families on one dataset share the documents. The error of the difference is computed from the difference of each
-  document's influences on the two exponents.
+- Two families on one dataset share the documents. Each document influences both exponents. The error is computed from
+  the differences of these influences.
 
-Each exponent is reported with two errors. The first uses the scatter of models around its own law. The second uses the
-scatter around the laws of all families and datasets together. It is more precise, and right if models scatter equally
-around all of these laws.
+Each exponent is reported with two errors. The first error uses the scatter of models around the exponent's own law. The
+second error uses the scatter around the laws of all families and datasets together. It is more precise, but right only
+if models scatter equally around all of these laws.
 
-Means are random-effects means. The interval of a mean (Hartung and Knapp) is for the mean over all datasets or families
-like these. The prediction interval is for one more dataset or family. Welch's test tests whether all exponents are
-equal.
+Means are random-effects means, which allow the true exponents to differ. The interval of a mean (Hartung and Knapp) is
+for the mean over all datasets or families like these. The prediction interval is for one more dataset or family.
+Welch's test tests whether all exponents are equal.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ GLOSSARY: Glossary = {
     ),
     "mean_over_datasets": Term("mean exponent of the family over its datasets", "mean α"),
     "mean_over_families": Term("mean exponent on the dataset over its families", "mean α"),
-    "pooled": Term("exponent, with an error from the scatter around all laws of the metric", "α, pooled scatter"),
+    "pooled": Term("exponent, with an interval from the scatter around all laws of the metric", "α, pooled scatter"),
     "versus": "the other dataset or family",
     "scatter": Term("standard deviation of ln y of models around this law", "own scatter", ".3f"),
     "pooled_scatter": Term("standard deviation of ln y of models around all laws of the metric", "pooled", ".3f"),
-    "own_low": Term("lower end of the interval from the scatter around this law alone", "own low"),
-    "own_high": Term("upper end of the interval from the scatter around this law alone", "own high"),
+    "own_low": Term("lower end of the interval that uses only the scatter around this law", "own low"),
+    "own_high": Term("upper end of the interval that uses only the scatter around this law", "own high"),
     "sizes": Term("number of sizes that both laws are fitted to", aside=True),
     "number": Term("number of exponents in the mean"),
     "tau": Term("standard deviation of the true exponents of datasets or families", "τ"),
@@ -141,7 +141,7 @@ class Contrasts(Analyzer):
     """the k of RBP_k"""
 
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """two exponents count as equal if they differ by less than this share of the second exponent"""
+    """the largest difference of exponents that counts as equal, as a share of the second exponent"""
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)

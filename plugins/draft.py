@@ -5,10 +5,10 @@ large model, and the measured model is its draft model. Both read the texts of t
 text that the reference writes itself.
 
 p and q are the probabilities of a token v in the two models. Acceptance is the mean over positions of the sum over v of
-min(p, q). One call of the reference yields the accepted tokens of a draft and one token of its own. The number of
-accepted tokens is computed from products of consecutive acceptances. This does not assume that tokens are independent.
-The speed-up is that of theorem 3.8 with this number: (accepted + 1) / (L c + 1), for drafts of L tokens and a cost c
-per drafted token.
+min(p, q). One call of the reference gives the accepted tokens of a draft, and one token that the reference chooses
+itself. The number of accepted tokens is computed from products of consecutive acceptances. This does not assume that
+tokens are independent. The speed-up follows from this number by theorem 3.8: (accepted + 1) / (L c + 1), for drafts of
+L tokens and a cost c per drafted token.
 """
 
 from __future__ import annotations

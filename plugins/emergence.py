@@ -1,18 +1,18 @@
 """Test whether N tokens in a row succeed as often as they would if tokens were independent.
 
 A hit is a token with R <= k. A window is N consecutive scored tokens of one document. It succeeds if all of its tokens
-are hits. p_N is the share of windows that succeed. If tokens were independent, p_N = RBP_k^N and -ln p_N = N A S^-alpha
-(arXiv 2510.20387, eqs. 6 to 8). N_eff = ln p_N / ln RBP_k is the number of independent tokens that succeed as rarely as
-a window.
+are hits. p_N is the share of windows that succeed. If tokens were independent, p_N would be RBP_k^N, and -ln p_N would
+be N A S^-alpha (arXiv 2510.20387, eqs. 6 to 8). N_eff = ln p_N / ln RBP_k is the number of independent tokens that
+would all be hits with the probability p_N.
 
 A stretch is a series of consecutive scored tokens. A masked token or the end of a document ends it. A run is a series
-of hits within a stretch. p_N is the sum of max(L - N + 1, 0) over the lengths L of all runs, divided by the sum of
-max(L - N + 1, 0) over the lengths of all stretches. RBP_k is computed from the stretches of at least N tokens only:
-shorter stretches have no windows, and they may be easier or harder.
+of hits within a stretch. A series of L tokens contains max(L - N + 1, 0) windows. p_N is the number of windows in all
+runs divided by the number in all stretches. RBP_k is computed only from stretches of at least N tokens, because shorter
+stretches have no windows and may be easier or harder.
 
 Some documents are easier than others, and easy documents have most of the windows that succeed. This alone makes p_N
-larger than RBP_k^N. The analyzer therefore also reports the mixture over documents, which is the value of p_N if the
-tokens of each document were independent. Only an excess over the mixture shows clustering within documents.
+larger than RBP_k^N. The analyzer therefore also reports the mixture over documents. This is the value that p_N would
+have if the tokens within each document were independent. If p_N is above the mixture, hits cluster within documents.
 
 The analyzer also tests whole answers. A whole answer is the last field of a document if all of its tokens were scored.
 With k = 1, an answer succeeds if greedy decoding produces it exactly.
@@ -219,7 +219,7 @@ def ln_against_expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
 GLOSSARY: Glossary = {
     "N": Term("number of consecutive scored tokens in a window", "N"),
     "n_eff": Term(
-        "ln p_N / ln RBP_k at the largest size: the number of independent tokens that succeed as rarely as a window",
+        "number of independent tokens that would all be hits with the probability p_N, at the largest size",
         "N_eff",
     ),
     "clustering": Term(
@@ -227,23 +227,23 @@ GLOSSARY: Glossary = {
         "p_N / mixture",
     ),
     "mixture": Term(
-        "mean over windows of RBP_k(document)^N: p_N if tokens were independent within each document",
+        "p_N if tokens were independent within each document: the mean of RBP_k(document)^N over windows",
         "if only documents differ",
         ".3g",
     ),
-    "n_eff_mixture": Term("ln mixture / ln RBP_k: N_eff if only documents differed", "N_eff of mixture"),
+    "n_eff_mixture": Term("N_eff if documents differed in difficulty only: ln mixture / ln RBP_k", "N_eff of mixture"),
     "alpha_n": Term("exponent of the law -ln p_N = C S^-alpha_N, which is fitted for each N", "α_N"),
     "delta_n": Term(
-        "alpha_N minus alpha of single tokens, which is minus the exponent of N_eff; 0 if tokens are independent",
+        "alpha_N minus alpha of single tokens; 0 if tokens are independent, below 0 if N_eff grows with size",
         "α_N - α",
     ),
     "whole_answers": Term(
-        "share of whole answers that succeed / the share for independent tokens (the mean of RBP_k^length)",
+        "share of whole answers that succeed, divided by that of independent tokens (the mean of RBP_k^length)",
         "against independent",
     ),
     "p_n": Term("share of windows in which all tokens have R <= k; empty if too few runs have N hits", "p_N"),
     "independent": Term(
-        "RBP_k^N, the share of windows that succeed if tokens are independent; for answers the mean of RBP_k^length",
+        "p_N if tokens were independent, RBP_k^N; for whole answers the mean of RBP_k^length",
         "if independent",
         ".3g",
     ),
@@ -269,10 +269,10 @@ class Emergence(Analyzer):
     """the numbers N of tokens of a window; 1 is always included"""
 
     min_runs: PositiveInt = 10
-    """the fewest runs of at least N hits; an N with fewer is left out"""
+    """leave out an N if fewer runs than this have at least N hits"""
 
     min_documents: PositiveInt = 5
-    """the fewest documents with such runs; an N with fewer is left out"""
+    """leave out an N if fewer documents than this have such a run"""
 
     def analyze(self, runs: Runs) -> Report:
         """Count windows and answers of every measurement. Laws need 2 sizes; their intervals need 3."""

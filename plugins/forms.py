@@ -1,4 +1,4 @@
-"""Compare A S^-alpha, E + A S^-alpha and a form of your own by what they predict at the largest sizes.
+"""Compare A S^-alpha, E + A S^-alpha and a form of your own by their predictions for the largest sizes.
 
 Each form is fitted without the largest 1, 2 and 3 sizes. The report compares the errors of the forms at these sizes.
 By chance, E + A S^-alpha predicts them better than A S^-alpha in 9 to 20% of simulated laws that have no floor. The
@@ -57,7 +57,7 @@ GLOSSARY: Glossary = {
     "huber": Term("alpha by Huber's method, which gives less weight to models far from the law", "α by Huber"),
     "bend": Term("coefficient of (ln S)^2 in a fit of ln y; if above 0, the law flattens with size", form="+.3g"),
     "floor": Term("E of E + A S^-α with its profile interval: CE in nats, or -ln RBP_k", "E"),
-    "largest_floor": Term("upper end of E / y at the largest size", "largest floor", ".0%"),
+    "largest_floor": Term("upper end of the interval of E, divided by y at the largest size", "largest floor", ".0%"),
     "alpha_above": Term("exponent of E + A S^-α", "α above E"),
     "aicc": Term("AICc of the form minus AICc of A S^-α; if below 0, AICc prefers the form", "ΔAICc", "+.1f"),
     "prediction": Term(

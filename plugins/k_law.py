@@ -4,8 +4,8 @@ The slope is fitted by least squares of ln(-ln RBP_k) on ln k. The k are integer
 left out if fewer than 10 tokens of the model have a rank above k. R^2 of such curves is near 1 whatever their shape.
 The report therefore contains the largest distance of a point from the line, and no R^2.
 
-The report also says what a larger k is worth in size. Doubling k raises RBP_k as much as a model that is 2^(b / alpha)
-times larger does. Here alpha is the exponent in S at k, b = ln(y_k / y_2k) / ln 2, and y = -ln RBP.
+The report also compares a larger k with a larger model. Doubling k raises RBP_k as much as an S that is larger by the
+factor 2^(b/alpha). Here alpha is the exponent in S at k, b = ln(y_k / y_2k) / ln 2, and y = -ln RBP.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ GLOSSARY: Glossary = {
     "alpha": Term("exponent in S of -ln RBP_k", title="α"),
     "b": "mean over sizes of ln(y_k / y_2k) / ln 2, with y = -ln RBP",
     "doubling": Term(
-        "2^(b / α): how many times larger a model must be to gain as much RBP as doubling k gains; it has no interval, "
-        "because b changes with size",
+        "2^(b / α): the factor of S that raises RBP as much as doubling k does; without an interval, because b changes "
+        "with size",
         title="doubling k is worth",
     ),
 }

@@ -1,11 +1,11 @@
 """Fit a lognormal distribution and Zipf's law on {1..V} to ranks, and show how mu/sigma changes with size.
 
-A lognormal distribution of ranks is ln P(k) = const - beta ln k - gamma ln^2 k, with beta = 1 - mu/sigma^2 and
-gamma = 1/(2 sigma^2) (arXiv 2510.20387, eq. 9). gamma = 0 is Zipf's law. As gamma approaches 0, mu and sigma become
-infinite, but beta and the distribution do not. If gamma is below 0, the distribution is neither lognormal nor Zipf's
-law. The analyzer therefore fits beta and gamma, and reports mu and sigma only if the interval of gamma lies above 0.
-Sums over all ranks are exact. For comparison, -ln P(1) is also computed by the integral of the paper's appendix. The
-report draws figures 8b to 8d of the paper.
+A lognormal distribution of ranks is ln P(k) = const - beta ln k - gamma ln^2 k, with beta = 1 - mu/sigma^2 and gamma =
+1/(2 sigma^2) (arXiv 2510.20387, eq. 9). gamma = 0 is Zipf's law. As gamma approaches 0, mu and sigma become infinite,
+but beta and the distribution do not. If gamma is below 0, the distribution is neither lognormal nor Zipf's law. The
+analyzer therefore fits beta and gamma, and reports mu and sigma only if the interval of gamma lies above 0. The
+analyzer sums over all ranks exactly. For comparison, it also computes -ln P(1) by the integral of the paper's appendix.
+The report draws figures 8b to 8d of the paper.
 
 The report does not contain the divergence of the measured ranks from a distribution, because sampling alone makes it
 large: it was 0.07 nats per token for 170,000 ranks drawn from the lognormal itself. The report contains two other
@@ -262,8 +262,8 @@ GLOSSARY: Glossary = {
     "slope": Term("change of the quantity per unit of ln S, by a straight line"),
     "quantity": Term("the quantity that changes with S"),
     "limit": Term(
-        "no if the interval of gamma lies above 0, otherwise yes (Zipf's limit): mu and sigma are then not determined; "
-        "unknown without an interval"
+        "whether mu and sigma are undetermined (Zipf's limit): no if the interval of gamma lies above 0, otherwise "
+        "yes; unknown without an interval"
     ),
     "ks_lognormal": Term("largest difference of any RBP_k from that of the lognormal", "KS, lognormal"),
     "ks_zipf": Term("largest difference of any RBP_k from that of Zipf's law", "KS, Zipf"),

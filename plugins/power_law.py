@@ -3,13 +3,14 @@
 The analyzer draws figures 3 to 6 of arXiv 2510.20387. This paper finds the exponents of cross-entropy and RBP_1 "nearly
 identical". Comparing the two intervals does not test this, because both exponents are measured with the same models and
 documents. The analyzer fits the law of the ratio -ln RBP_k / CE instead. Its exponent is the difference of the
-exponents. They count as equal if the interval of the difference lies inside -m to m, where m is `margin` times CE's
-exponent.
+exponents. They count as equal if the whole interval of the difference lies between -m and m. Here m is `margin` times
+CE's exponent.
 
 The held-out error is the error at the largest size of the law through all smaller sizes. The intervals of held-out
 errors and of forecasts assume that models scatter alike at all sizes. Whether a law breaks beyond the largest size
-cannot be tested. The headline has a caution if the smaller sizes mispredict the largest one, or if the interval of E in
-E + A S^-alpha lies above 0 (from 6 sizes). The analyzer `forms` compares the two forms of law in detail.
+cannot be tested. The headline has a caution if the smaller sizes mispredict the largest one. With 6 sizes or more, it
+also has one if the interval of E in E + A S^-alpha lies above 0. The analyzer `forms` compares the two forms of law in
+detail.
 """
 
 from __future__ import annotations
@@ -97,9 +98,9 @@ GLOSSARY: Glossary = {
     ),
     "tokens_above_k": Term("tokens of the best model with a rank above k", "tokens above k", ",.0f"),
     "doubt": Term(
-        f"reasons to doubt the law: residuals with a pattern (the interval of the bend excludes 0; at the k of the "
-        f"tables, also if that of E in E + A S^-α does), a largest size that the smaller ones mispredict, an R² below "
-        f"{MIN_R2}, or fewer than {FEW_TOKENS} tokens of the best model with a rank above k",
+        "reasons to doubt the law: the interval of the bend or, at the k of the tables, of the floor E excludes 0; the "
+        f"smaller sizes mispredict the largest; R² is below {MIN_R2}; or fewer than {FEW_TOKENS} tokens of the best "
+        "model have a rank above k",
         "fit",
     ),
     "delta_low": "lower end of delta",
@@ -151,7 +152,7 @@ class PowerLaw(Analyzer):
     """the k of the tables"""
 
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """two exponents count as equal if they differ by less than this share of the second exponent"""
+    """the largest difference of exponents that counts as equal, as a share of CE's exponent"""
 
     unit: Literal["non_embedding_params", "total_params"] = "non_embedding_params"
     """the size S: non_embedding_params, or total_params (with embeddings and output head)"""

@@ -4,13 +4,13 @@ A proxy is a statistic of the tokens of known answers (a dataset's last field). 
 then over answers. There are 24 proxies: eight statistics with three weightings of the tokens each. Kendall's tau
 compares the order of the models by a proxy with their order by imported scores.
 
-The best of 24 proxies looks too good on the models that were used to choose it. It is therefore chosen without two
-families, and judged on pairs with one model from each of these two. Models of one family share a recipe and are not
-independent, so there are no tests and no intervals.
+The best of 24 proxies looks too good on the models that were used to choose it. The analyzer therefore leaves out two
+families, chooses the proxy on the other families, and judges it on the pairs with one model from each of the two.
+Models of one family share a recipe and are not independent, so there are no tests and no intervals.
 
-The report also shows the largest tau that chance gives. The scores are assigned to the models at random 1,000 times,
-and each time the largest tau of all proxies is computed. The 95th percentile is the value to beat. If families differ,
-it is too low and makes proxies look too good, because it treats all models as exchangeable.
+The report also shows the largest tau that chance gives. The analyzer assigns the scores to the models at random 1,000
+times, and computes the largest tau of all proxies each time. The 95th percentile of these values is the value to beat.
+It treats all models as exchangeable. If families differ, it is too low, and proxies look too good.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from rbptrack.stats import all_equal, first_largest, significant
 GLOSSARY: Glossary = {
     "tau": Term("Kendall's tau of the scores and the proxy, with the sign that makes higher better", "τ", "+.2f"),
     "left_out": Term(
-        "share of pairs of models of two families whose scores have the order of the proxy, chosen without these two",
+        "share of the pairs of models of two families that the proxy, chosen without them, orders as the scores do",
         "pairs right",
         ".0%",
     ),
-    "fixed": Term("share of these pairs whose scores have the order of this proxy", "pairs right", ".0%"),
-    "by_ce": Term("share of these pairs whose scores have the order of cross-entropy", "pairs right by CE", ".0%"),
+    "fixed": Term("share of these pairs that this proxy orders as the scores do", "pairs right", ".0%"),
+    "by_ce": Term("share of these pairs that cross-entropy orders as the scores do", "pairs right by CE", ".0%"),
     "metric": "the statistic of the answers' tokens, and its weighting; first: R = 1, rbp: R <= k",
     "task": "the task of the imported scores",
     "models": "number of models with a score",

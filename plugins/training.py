@@ -49,7 +49,7 @@ GLOSSARY: Glossary = {
     "checkpoints": "number of fitted checkpoints",
     "sizes": "number of sizes of the fit",
     "condition": (
-        "condition number of (ln S, ln D); 1 if S and D are uncorrelated and spread equally; above 25 no law is fitted"
+        "condition number of (ln S, ln D): 1 if S and D are uncorrelated and spread equally; no law is fitted above 25"
     ),
     "starts_agree": "whether the best fits from several starting points have the same exponents",
     "y": "CE in nats, or -ln RBP_k",

@@ -57,7 +57,7 @@ class Served(Importer):
     """Log-probabilities of prompts, one response per line: vLLM (with ranks), SGLang, and echoes as in OpenAI's API."""
 
     model: str = ""
-    """name or Hub id of the model; empty: the name in the responses"""
+    """the model's name, or its ID on the Hub; empty: the name in the responses"""
 
     dataset: str = ""
     """name of the texts that were sent"""
@@ -69,8 +69,8 @@ class Served(Importer):
     """a CSV with the columns model and non_embedding_params, or the authors' param_count.json"""
 
     special: tuple[int, ...] = ()
-    """the tokenizer's special ids, such as 1,2. These tokens and the token after each are not scored, as in rbptrack's
-    own measurements. If this option is empty, the token after `<s>` is scored
+    """ids of the special tokens, such as 1,2. The import then leaves out these tokens and the token after each, as
+    rbptrack's own measurements do. If this option is empty, the token after `<s>` is scored
     """
 
     def takes(self, path: Path) -> bool:

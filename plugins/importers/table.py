@@ -27,9 +27,8 @@ class Table(Importer):
 
     The columns model, dataset, and ce or rbp_<k> are required. non_embedding_params is needed for a law in size.
     Optional columns are family, size, total_params, training_tokens, vocab_size, seq_len, context, documents,
-    num_tokens, dtype, sequence, ce_rank, ce_rest, bits_per_byte, tie_rate and standard errors (`<metric>_se`). Upper
-    case and lower case letters in the names of columns are equal. Other columns are not read. An empty cell counts as
-    missing.
+    num_tokens, dtype, sequence, ce_rank, ce_rest, bits_per_byte, tie_rate and standard errors (`<metric>_se`). The
+    names of columns may be in upper or lower case. Other columns are not read. An empty cell counts as missing.
     """
 
     dataset: str = ""

@@ -41,7 +41,7 @@ def compare(
         float | None,
         typer.Option(
             min=0,
-            help="exit with 1 if B is worse by more than this (nats of CE, or share of RBP_k), with 3 if undecided",
+            help="exit with 1 if B is worse by more than this (CE in nats, RBP_k as a share), with 3 if undecided",
         ),
     ] = None,
     out: ExtraPage = None,

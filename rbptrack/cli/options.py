@@ -72,7 +72,7 @@ Figures = Annotated[
 FigureK = Annotated[
     int,
     typer.Option(
-        "--k", min=0, metavar="K", help="if a figure has a slider for k: write it at this k; 0 means cross-entropy"
+        "--k", min=0, metavar="K", help="the k at which figures with a slider for k are written; 0 means cross-entropy"
     ),
 ]
 ExtraPage = Annotated[Path | None, page_option("also write a page to this file")]
@@ -80,7 +80,7 @@ OpenPage = Annotated[bool, typer.Option("--open", help="show the page in the bro
 Sweep = Annotated[list[str], list_option("NAME,...", "only measurements that these sweeps made or reused")]
 Where = Annotated[
     str,
-    typer.Option(metavar="CONDITION", help="condition on columns of `list --format csv`: 'seq_len == 256 and ce < 4'"),
+    typer.Option(metavar="CONDITION", help="condition on columns of `list --format csv`, such as 'ce < 4'"),
 ]
 TrackingUri = Annotated[
     str,

@@ -29,7 +29,10 @@ def read(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="names or patterns of datasets")],
     document: Annotated[
         list[str],
-        list_option("ID,...", "show these documents; default: those that decide the law, and where models differ most"),
+        list_option(
+            "ID,...",
+            "show these documents; default: those with most influence, and those in which models differ",
+        ),
     ] = NO_VALUES,
     tokens: Annotated[int, typer.Option(min=1, metavar="N", help="show at most this many tokens")] = 20_000,
     out: Annotated[Path, page_option("write the page to this file")] = Path("read.html"),

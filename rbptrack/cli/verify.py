@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def verify(
     selection: Selection,
     repair: Annotated[
-        bool, typer.Option("--repair", help="mark damaged measurements, so that they can be measured or imported again")
+        bool, typer.Option("--repair", help="mark damaged measurements; you can then measure or import them again")
     ] = False,
 ) -> int:
     """Check that no measurement was altered and that metrics agree with ranks."""

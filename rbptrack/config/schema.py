@@ -77,18 +77,18 @@ class Launch(Enum):
 
 @dataclass
 class ModelConfig:
-    """One causal language model: a repository of the Hub (`repo`) or a local folder (`path`)."""
+    """One causal language model: a repository on the Hugging Face Hub (`repo`) or a local folder (`path`)."""
 
     family: str = MISSING  # name of a set of models that differ only in size; part of a measurement's identity
     size: str = MISSING  # size as published, such as 70m
-    repo: str = ""  # Hub repository, such as EleutherAI/pythia-70m
+    repo: str = ""  # repository on the Hub, such as EleutherAI/pythia-70m
     path: str = ""  # local folder, instead of `repo`
     gguf: str = ""  # GGUF file in `repo` or `path` that holds the model; its weights are dequantised
     revision: str = "main"  # branch, tag or commit of `repo`, such as step1000 in families with checkpoints
-    seed: int = 0  # training seed, if a family has several models of one size; it distinguishes them
+    seed: int = 0  # training seed, if a family has several models of one size
     training_tokens: float = 0  # D, the number of tokens that the weights were trained on; 0: unknown
     steps: str = ""  # all steps n with a revision step<n>: 0,1,2 or first:last:by; needed for model.revision=step*
-    tokenizer: str = ""  # repository or folder of the tokenizer, if the model has none
+    tokenizer: str = ""  # repository or folder of the tokenizer, if it is not the model's own
     pickles: bool = False  # if there are no safetensors, read pickled weights with torch's weights-only loader
     dtype: Dtype = Dtype.float32  # precision of the weights
     tf32: bool = False  # use TF32 for float32 products on CUDA; part of a measurement's identity
@@ -110,14 +110,14 @@ class ModelConfig:
 class DatasetConfig:
     """The documents of one split of a dataset, and the rules by which they are cut into sequences.
 
-    The dataset is a Hub repository (`repo`), a folder that `datasets` can load (`path`), or local files (`files`). With
-    `repo`, `files` names files of the repository.
+    The dataset is a repository on the Hub (`repo`), a folder that `datasets` can load (`path`), or local files
+    (`files`). If both `repo` and `files` are given, the files are in the repository.
     """
 
     name: str = MISSING  # name of the dataset; part of a measurement's identity
-    repo: str = ""  # Hub repository, such as wikimedia/wikipedia
+    repo: str = ""  # repository on the Hub, such as wikimedia/wikipedia
     path: str = ""  # local folder that `datasets` can load
-    files: list[str] = field(default_factory=list)  # local files: names or patterns
+    files: list[str] = field(default_factory=list)  # names or patterns of files
     config: str = ""  # configuration of the repository, if it has several
     split: str = ""  # split to read; empty: the only one
     revision: str = "main"  # branch, tag or commit of `repo`
@@ -127,14 +127,14 @@ class DatasetConfig:
     id_field: str = ""  # field that holds a document's id
     group: str = ""  # field that holds a document's group (a site, a book); intervals are then computed over groups
     head: int = 0  # read only the first rows; 0: all
-    where: dict[str, str] = field(default_factory=dict)  # keep rows with these values; `meta.name` for a nested field
+    where: dict[str, str] = field(default_factory=dict)  # keep rows with these values of fields, nested: `meta.name`
     longer_than: int = 0  # keep documents with more characters than this
     documents: int = 0  # number of documents to draw; 0: all
     sampling: Sampling = Sampling.stream  # way of drawing documents
     seed: int = 42  # seed for drawing documents
     sequence: SequenceRule = SequenceRule.slide  # rule for cutting documents into sequences
     seq_len: int = MISSING  # tokens of a sequence
-    shorten: bool = True  # shorten sequences to a model's maximum; false, or if seq_len= is set: refuse the model
+    shorten: bool = True  # shorten sequences to a model's maximum; false, or seq_len= in a command: refuse the model
     context: int = 1  # with `slide`, the number of tokens that a sequence repeats from the previous one
 
 
@@ -145,7 +145,7 @@ class KConfig:
     k is not part of the identity of a measurement, because RBP_k for any k can be computed from the ranks.
     """
 
-    values: list[int] = MISSING  # the k: k=1,5,50, or k=NAME for conf/k/NAME.yaml; by default k=default
+    values: list[int] = MISSING  # a list, k=1,5,50, or a name, k=NAME for conf/k/NAME.yaml; by default k=default
 
 
 @dataclass
@@ -161,8 +161,8 @@ class EngineConfig:
 class TrackingConfig:
     """The MLflow store that keeps the runs."""
 
-    uri: str = ""  # sqlite:///runs.db, http://host:5000; empty: MLFLOW_TRACKING_URI or MLflow's own default
-    experiment: str = ""  # for measurements; reports go to NAME-reports; empty: MLFLOW_EXPERIMENT_NAME or rbptrack
+    uri: str = ""  # address, such as http://host:5000; empty: MLFLOW_TRACKING_URI or MLflow's own default
+    experiment: str = ""  # NAME for measurements, NAME-reports for reports; empty: MLFLOW_EXPERIMENT_NAME or rbptrack
 
 
 @dataclass

@@ -49,8 +49,9 @@ COLUMNS = {name: meaning for name, (_, meaning) in _COLUMNS.items()}
 """The meaning of every column of a rank table."""
 
 COMPARED = ("kl", "accept", "reference_top", "reference_rank")
-"""The columns that only a measurement with `reference=` has. They compare the two models' distributions over the
-entries up to the tokenizer's largest id.
+"""The columns that only a measurement with `reference=` has.
+
+They compare the distributions of the two models over the entries up to the tokenizer's largest id.
 """
 
 _RANK_KIND = "rbptrack.rank"  # key in a file's metadata, with the value "strict" or "paper"
