@@ -77,11 +77,11 @@ def save_reports(
             description=describe_analysis(analysis, command),
             metrics=report_metrics(report),
             files=files,
-            covers=run_ids,
+            covered_run_ids=run_ids,
             began=time.time() - analysis.seconds,
         )
         if analysis is with_page:
-            page_address = store.reports.run_page(run_id) or str(store.artifact(run_id, PAGE))
+            page_address = store.reports.run_address(run_id) or str(store.artifact(run_id, PAGE))
     return page_address
 
 

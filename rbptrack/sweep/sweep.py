@@ -258,7 +258,7 @@ class _FinishedSweep:
                 self.store, runs, analyses, page, command=self.command, sweep=self.name, reading=reading_page
             )
             run_id = self._save(run_ids, description=description, files=page_files(page, reading_page))
-            address = self.store.reports.run_page(run_id) or short_path(self.store.artifact(run_id, PAGE))
+            address = self.store.reports.run_address(run_id) or short_path(self.store.artifact(run_id, PAGE))
             print_text(f"report   {address}")
         except RbptrackError as error:  # the measurements are in the store, and `report` can repeat the analysis
             print_problem(f"the report is not logged: {error}")
@@ -292,7 +292,7 @@ class _FinishedSweep:
                 "seconds": time.time() - self.began,
             },
             files=files,
-            covers=run_ids,
+            covered_run_ids=run_ids,
             began=self.began,
         )
         self.store.save_view()

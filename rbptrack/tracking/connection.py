@@ -45,7 +45,7 @@ class Connection:
     Attributes:
         uri: the address. The path of a SQLite file is absolute.
         database: the path of the SQLite file; None for other stores.
-        writer: the name of the lock for writing. Two processes have equal names if they share a lock.
+        lock_name: the name of the lock for writing. Two processes have equal names if they share a lock.
 
     Raises:
         BadInput: the address does not name a tracking store, or holds a password.
@@ -56,7 +56,7 @@ class Connection:
         self.uri, self.database = _absolute_address(uri or os.environ.get("MLFLOW_TRACKING_URI", ""))
         self._lock_file = (self.database.parent / "mlruns" if self.database else mlruns_folder()) / "store.lock"
         # A SQLite file has one lock, next to the file. For a server, each folder of each machine has its own lock.
-        self.writer = "beside the database" if self.database else f"{socket.gethostname()}:{mlruns_folder()}"
+        self.lock_name = "next to the database" if self.database else f"{socket.gethostname()}:{mlruns_folder()}"
         self._lock = FileLock(self._lock_file)  # reentrant: the thread that holds the lock may acquire it again
         self._client: MlflowClient | None = None
 
@@ -89,13 +89,16 @@ class Connection:
             logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
             with self.translated_errors():
                 if self.database and not self.exists:
-                    with self.write_lock():
-                        if not self.exists:
-                            _create_database(self.database)
+                    self._create_database_once(self.database)
                 if not self.database and not self.uri.startswith(_SERVER_PREFIXES):
                     _try_to_connect(self.uri)
                 self._client = _create_client(self.uri)
         return self._client
+
+    def _create_database_once(self, database: Path) -> None:
+        with self.write_lock():
+            if not self.exists:  # otherwise another process created it while this one waited for the lock
+                _create_database(database)
 
     @contextmanager
     def translated_errors(self) -> Iterator[None]:
@@ -128,20 +131,17 @@ def _absolute_address(uri: str) -> tuple[str, Path | None]:
     Raises BadInput if the address does not name a tracking store.
     """
     scheme = uri.partition(":")[0].partition("+")[0].lower()
-    if not uri:
-        database = Path.cwd() / "mlflow.db"
-    elif scheme != "sqlite":
-        if scheme not in _SCHEMES:
-            raise BadInput(
-                f"{shown_address(uri)} is not a tracking store: give http://HOST:PORT, sqlite:///FILE or "
-                "postgresql://HOST/NAME (MLflow no longer keeps runs in plain folders)"
-            )
+    if uri and scheme not in _SCHEMES:
+        raise BadInput(
+            f"{shown_address(uri)} is not a tracking store: give http://HOST:PORT, sqlite:///FILE or "
+            "postgresql://HOST/NAME (MLflow no longer keeps runs in plain folders)"
+        )
+    if uri and scheme != "sqlite":
         return uri, None
-    else:
-        path = unquote(uri.partition(":///")[2])  # "?" is part of the name, because these addresses have no options
-        if not path:
-            raise BadInput(f"{uri} does not name a file: give sqlite:///FILE")
-        database = Path(path).absolute()
+    path = unquote(uri.partition(":///")[2])  # "?" is part of the name, because these addresses have no options
+    if uri and not path:
+        raise BadInput(f"{uri} does not name a file: give sqlite:///FILE")
+    database = Path(path or "mlflow.db").absolute()
     if database.is_dir():
         raise BadInput(f"{database} is a folder, not a tracking store: give sqlite:///{database}/mlflow.db")
     if database.exists() and not database.is_file():  # otherwise root would replace /dev/null by a file
@@ -190,10 +190,7 @@ def _set_missing_variables(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _create_database(database: Path) -> None:
-    """Create the SQLite file of a store, completely or not at all.
-
-    The caller must hold the store's lock, because two processes that create the file at the same time would damage it.
-    """
+    """Create the SQLite file of a store, completely or not at all. The caller must hold the store's lock."""
     artifacts = Path.cwd() / "mlruns" / "0"  # where MLflow keeps the artifacts of its experiment `Default`
     with replacing(database) as unfinished:
         unfinished.write_bytes(_empty_database())

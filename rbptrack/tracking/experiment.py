@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _KIND_TAG = "mlflow.experimentKind"
 _TRAINING = "custom_model_development"  # without this value, MLflow shows its page for LLM applications
-_MAX_RUNS_OF_A_PAGE = 1000  # largest number of runs in one answer of the store
+_MAX_RUNS_PER_PAGE = 1000  # largest number of runs in one answer of the store
 _SPECIAL_IN_ADDRESSES = set("?#%")
 
 
@@ -64,11 +64,11 @@ class Experiment:
             StoreAway: the store does not answer.
 
         """
-        experiment = self.find_or_create()
+        experiment_id = self.find_or_create()
         client = self.connection.client
         with self.connection.translated_errors():
-            kind = client.get_experiment(experiment).tags.get(_KIND_TAG, _TRAINING)
-            client.set_experiment_tag(experiment, _KIND_TAG, kind)
+            kind = client.get_experiment(experiment_id).tags.get(_KIND_TAG, _TRAINING)
+            client.set_experiment_tag(experiment_id, _KIND_TAG, kind)
 
     def search(self, condition: str, *, max_runs: int = 0) -> Iterator[Run]:
         """Yield runs that are not deleted, the newest first. Yield none if the store or experiment does not exist yet.
@@ -78,24 +78,24 @@ class Experiment:
             max_runs: the largest number of runs; 0 for all.
 
         """
-        experiment = self.find()
-        token = None
-        while experiment is not None:
+        experiment_id = self.find()
+        page_token = None
+        while experiment_id is not None:
             client = self.connection.client
             with self.connection.translated_errors():
                 page = client.search_runs(
-                    [experiment],
+                    [experiment_id],
                     condition,
-                    max_results=max_runs or _MAX_RUNS_OF_A_PAGE,
+                    max_results=max_runs or _MAX_RUNS_PER_PAGE,
                     order_by=["attributes.start_time DESC"],
-                    page_token=token,
+                    page_token=page_token,
                 )
             yield from page
-            token = page.token
-            if max_runs or not token:
+            page_token = page.token
+            if max_runs or not page_token:
                 return
 
-    def run_page(self, run_id: str) -> str:
+    def run_address(self, run_id: str) -> str:
         """Return the address of a run's page. It is empty if the store is not a server."""
         if not self.connection.uri.startswith("http"):
             return ""

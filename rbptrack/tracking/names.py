@@ -29,17 +29,17 @@ class Tag:
     IMPORTED = PREFIX + "imported"
     IMPORTED_FROM = PREFIX + "imported_from"
     WITHOUT_RANKS = PREFIX + "without_ranks"
-    FORCED = PREFIX + "forced"  # "true" if force=true measured it again; it is logged in addition to an earlier one
+    FORCED = PREFIX + "forced"  # "true" if force=true repeated a measurement; both stay in the store
     FAILURE = PREFIX + "failure"  # why a measurement failed
     DAMAGED = PREFIX + "damaged"  # the faults of a measurement that `verify --repair` marked
     LOGGED_MODEL = PREFIX + "logged_model"  # tag of a LoggedModel: the hash of the facts that distinguish models
     COVERS = PREFIX + "covers"  # tag of a sweep or analysis: the number of measurements that it used
-    WRITER = PREFIX + "writer"  # `Connection.writer` of the process that began the run
+    WRITER = PREFIX + "writer"  # `Connection.lock_name` of the process that began the run
     NOTE = "mlflow.note.content"  # the description on MLflow's page
 
 
 class Metric:
-    """Names of metrics. `rbptrack.ranks.rbp_name` makes those of RBP_k, and `se_name` those of standard errors."""
+    """Names of metrics. `rbptrack.ranks` has functions for the names of RBP_k and of standard errors."""
 
     CE = "ce"
     CE_RANK = "ce_rank"  # mean of ln R, the part of CE that ranks determine

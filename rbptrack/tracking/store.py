@@ -42,7 +42,7 @@ from rbptrack.tracking.names import (
 from rbptrack.tracking.record import Record, record_seal
 from rbptrack.tracking.rows import runs_frame
 from rbptrack.tracking.verify import Fault, find_faults
-from rbptrack.tracking.writer import RunWriter, describe_measurement, shortened_text
+from rbptrack.tracking.writer import RunWriter, describe_measurement, shorten_tag
 
 _FINISHED = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.MEASUREMENT}'"
 _MAX_SINGLE_SEARCHES = 20  # more fingerprints than this are not searched one by one; all measurements are read instead
@@ -105,9 +105,9 @@ class Store(Artifacts):
     def find_equivalent(self, record: Record) -> str | None:
         """Return the ID of the newest finished run that is equivalent to a record, or None if there is no such run.
 
-        A run with the record's fingerprint is equivalent, with one exception: the record is a later import with other
-        numbers, which corrects the run. Such an import keeps the fingerprint, because the fingerprint of an import does
-        not depend on its numbers.
+        A run with the record's fingerprint is equivalent, unless the record is a later import with other numbers. Such
+        an import corrects the run. It has the run's fingerprint, because the fingerprint of an import does not depend
+        on its numbers.
         """
         run = self._find_newest(record.fingerprint)
         if run is None:
@@ -188,7 +188,7 @@ class Store(Artifacts):
     def mark_damaged(self, run_id: str, faults: str) -> None:
         """Write the faults of a run into a tag, and set its status to FAILED. The run is then no longer read."""
         with self.connection.translated_errors():
-            self.connection.client.set_tag(run_id, Tag.DAMAGED, shortened_text(faults))
+            self.connection.client.set_tag(run_id, Tag.DAMAGED, shorten_tag(faults))
             self.connection.client.update_run(run_id, status="FAILED")
 
     # Write sweeps, analyses and scores
@@ -203,7 +203,7 @@ class Store(Artifacts):
         metrics: Mapping[str, float] | None = None,
         files: Mapping[str, str | bytes] | None = None,
         tags: Mapping[str, str] | None = None,
-        covers: Sequence[str] = (),
+        covered_run_ids: Sequence[str] = (),
         began: float = 0.0,
     ) -> str:
         """Save a sweep, an analysis or scores as a run in the experiment of reports. Returns the ID of the run.
@@ -216,21 +216,17 @@ class Store(Artifacts):
             metrics: the metrics of the run; all are finite.
             files: the contents of the artifacts, by file name.
             tags: additional tags.
-            covers: the run IDs of the measurements that a sweep or analysis used. The filter `sweep` selects the
-                measurements that a sweep used.
+            covered_run_ids: the run IDs of the measurements that a sweep or analysis used. The filter `sweep` selects
+                the measurements that a sweep used.
             began: when it began, in seconds since 1970; 0 for now.
 
         """
-        all_tags = {
-            Tag.KIND: kind,
-            Tag.SWEEP: sweep,
-            Tag.COVERS: str(len(covers)) if covers else "",
-            **(tags or {}),
-        }
-        stored_tags = {tag: shortened_text(value) for tag, value in all_tags.items() if value}
+        all_tags = {Tag.KIND: kind, Tag.SWEEP: sweep, **(tags or {})}
         contents = dict(files or {})
-        if covers:
-            contents[COVERS_FILE] = json.dumps(list(covers))
+        if covered_run_ids:
+            all_tags[Tag.COVERS] = str(len(covered_run_ids))
+            contents[COVERS_FILE] = json.dumps(list(covered_run_ids))
+        stored_tags = {tag: shorten_tag(value) for tag, value in all_tags.items() if value}
         writer = self._report_writer
         with self.connection.write_lock(), tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
@@ -278,13 +274,13 @@ class Store(Artifacts):
             for run_id, colour in view.missing_colours(runs).items():
                 client.set_tag(run_id, view.COLOUR, colour)
             previous = client.get_experiment(experiment).tags.get(view.TAG, "")
-            value = view.tag_value({name for run in runs for name in run.data.metrics}, previous)
+            value = view.view_tag({name for run in runs for name in run.data.metrics}, previous)
             if value != previous:
                 client.set_experiment_tag(experiment, view.TAG, value)
 
-    def view_page(self) -> str:
+    def view_address(self) -> str:
         """Return the end of the address of the saved view, which follows the address of the server."""
-        return view.page(self.measurements.find_or_create())
+        return view.view_address(self.measurements.find_or_create())
 
     # Read
 
@@ -372,8 +368,6 @@ class Store(Artifacts):
         if repair:
             for run_id, texts in faults_by_run.items():
                 self.mark_damaged(run_id, "; ".join(texts))
-
-    # Helpers
 
     def _find_newest(self, fingerprint: str) -> Any:
         condition = f"{_FINISHED} and tags.`{Tag.FINGERPRINT}` = '{fingerprint}'"

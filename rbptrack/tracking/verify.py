@@ -9,7 +9,7 @@ import json
 import math
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9
 """The largest relative and absolute difference between a number and the value that its ranks give.
 
-Sums in another order differ by less.
+Two sums of the same values in different orders differ by less.
 """
 
 _NOT_IN_RECORDS = (Tag.SEAL, Tag.WRITER)
@@ -56,7 +56,7 @@ class Fault:
 
     Attributes:
         run_id: the ID of the run.
-        name: the name of the run, or the name of the sweep that lacks it.
+        name: the name of the run. For a missing measurement of a sweep, the name of the sweep.
         text: what is wrong.
         is_lost: whether the run is missing, no longer FINISHED, or in another experiment. Such a run cannot be marked.
         is_measurement: whether the run is a measurement. Other runs hold sweeps, analyses or scores.
@@ -81,50 +81,62 @@ def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment)
         reports: the experiment of sweeps, analyses and scores.
 
     """
-    present: set[str] = set()
-    sweep_names: dict[str, str] = {}  # by run ID
+    finished: set[str] = set()
+    name_of_sweep: dict[str, str] = {}
     for experiment in (measurements, reports):
         for run in list(experiment.search("")):
             run_id = run.info.run_id
-            name = run.info.run_name or ""
-            tags = run.data.tags
-            is_measurement = tags.get(Tag.KIND) == Kind.MEASUREMENT
             store.locations[run_id] = run.info.artifact_uri  # replaces an address that may be out of date
-            if Tag.DAMAGED in tags:
-                present.add(run_id)  # an earlier `verify --repair` reported its faults
-            elif run.info.status != "FINISHED":
-                # A run that is being written has no end yet, and the run of a failed cell has no seal.
-                if Tag.SEAL in tags and run.info.end_time:
-                    present.add(run_id)
-                    text = f"its status is {run.info.status}; it was FINISHED"
-                    yield Fault(run_id, name, text, is_lost=True, is_measurement=is_measurement)
-            elif Tag.SEAL in tags or Tag.KIND in tags:  # runs of other programs have neither tag
-                present.add(run_id)
-                if tags.get(Tag.KIND) == Kind.SWEEP:
-                    sweep_names[run_id] = name
-                if is_measurement != (experiment is measurements):
-                    text = f"it was moved to the experiment {experiment.name}"
-                    yield Fault(run_id, name, text, is_lost=True, is_measurement=is_measurement)
-                imported_from = tags.get(Tag.IMPORTED_FROM, "")
-                for text in _differences_from_record(store, run):
-                    yield Fault(run_id, name, text, is_measurement=is_measurement, imported_from=imported_from)
-    yield from _lost_measurements(store, sweep_names, present)
+            if not _was_finished(run):
+                continue
+            finished.add(run_id)
+            if Tag.DAMAGED in run.data.tags:
+                continue  # an earlier `verify --repair` reported its faults
+            if run.data.tags.get(Tag.KIND) == Kind.SWEEP and run.info.status == "FINISHED":
+                name_of_sweep[run_id] = run.info.run_name or ""
+            yield from _faults_of_run(store, run, experiment, measurements)
+    yield from _lost_measurements(store, name_of_sweep, finished)
 
 
-def _lost_measurements(store: Artifacts, sweep_names: dict[str, str], present: set[str]) -> Iterator[Fault]:
-    """Yield a fault for each measurement that a sweep used and that is not among the runs in `present`."""
-    reported = set(present)
-    for sweep_id, sweep_name in sweep_names.items():
+def _was_finished(run: Run) -> bool:
+    """Return whether rbptrack finished a run, whatever its status is now.
+
+    A run that is being written has no end yet, the run of a failed cell has no seal, and runs of other programs have
+    neither a seal nor a kind.
+    """
+    tags = run.data.tags
+    if run.info.status == "FINISHED":
+        return bool({Tag.DAMAGED, Tag.SEAL, Tag.KIND} & tags.keys())
+    return Tag.DAMAGED in tags or (Tag.SEAL in tags and bool(run.info.end_time))
+
+
+def _faults_of_run(store: Artifacts, run: Run, experiment: Experiment, measurements: Experiment) -> Iterator[Fault]:
+    """Yield the faults of a run of an experiment: its status, the experiment, and differences from its record."""
+    tags = run.data.tags
+    is_measurement = tags.get(Tag.KIND) == Kind.MEASUREMENT
+    fault = Fault(run.info.run_id, run.info.run_name or "", "", is_measurement=is_measurement)
+    if run.info.status != "FINISHED":
+        yield replace(fault, text=f"its status is {run.info.status}; it was FINISHED", is_lost=True)
+        return
+    if is_measurement != (experiment is measurements):
+        yield replace(fault, text=f"it was moved to the experiment {experiment.name}", is_lost=True)
+    for text in _differences_from_record(store, run):
+        yield replace(fault, text=text, imported_from=tags.get(Tag.IMPORTED_FROM, ""))
+
+
+def _lost_measurements(store: Artifacts, name_of_sweep: dict[str, str], finished: set[str]) -> Iterator[Fault]:
+    """Yield a fault for each measurement that a sweep used and that is not in `finished`."""
+    reported: set[str] = set()
+    for sweep_id, sweep_name in name_of_sweep.items():
         try:
-            covered = json.loads(store.artifact(sweep_id, COVERS_FILE).read_bytes())
+            run_ids = json.loads(store.artifact(sweep_id, COVERS_FILE).read_bytes())
         except (MissingArtifact, ValueError):  # a sweep without measurements; a damaged file is another fault
             continue
-        for run_id in covered:
-            if not isinstance(run_id, str) or run_id in reported:
-                continue
-            reported.add(run_id)
-            text = f"this measurement of the sweep {_lost_run_state(store, run_id)}"
-            yield Fault(run_id, sweep_name, text, is_lost=True)
+        for run_id in run_ids:
+            if isinstance(run_id, str) and run_id not in finished and run_id not in reported:
+                reported.add(run_id)
+                text = f"this measurement of the sweep {_lost_run_state(store, run_id)}"
+                yield Fault(run_id, sweep_name, text, is_lost=True)
 
 
 def _lost_run_state(store: Artifacts, run_id: str) -> str:
@@ -164,12 +176,12 @@ def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
         except OSError as error:
             yield f"{RECORD_FILE} cannot be read: {error.strerror}"
             return
-        yield from _differences("param", record.params, run.data.params)
-        yield from _differences("metric", record.metrics, _single_metrics(run.data.metrics, record.curves))
-        yield from _differences("tag", record.tags, _sealed_tags(run.data.tags))
-        yield from _differences("time", _sealed_times(record), _stored_times(run))
-        yield from _differences("dataset", _sealed_dataset(record), _stored_datasets(run))
-        yield from _altered_curves(store, run_id, record)
+        yield from _changed_values("param", record.params, run.data.params)
+        yield from _changed_values("metric", record.metrics, _metrics_in_records(run.data.metrics, record.curves))
+        yield from _changed_values("tag", record.tags, _tags_in_records(run.data.tags))
+        yield from _changed_values("time", _sealed_times(record), _stored_times(run))
+        yield from _changed_values("dataset", _sealed_dataset(record), _stored_datasets(run))
+        yield from _changed_curves(store, run_id, record)
         for file in record.files:
             yield from _faults_of_file(store, run_id, file, record, folder)
         for file in _added_files(store, run_id, record):
@@ -177,21 +189,21 @@ def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
 
 
 def numbers_that_disagree(record: Record, ranks: Path) -> Iterator[str]:
-    """Yield the numbers of a record (CE, RBP_k, tokens) that differ from those computed from its rank table."""
+    """Yield the numbers of a record (CE, RBP_k, tokens) that its rank table does not give."""
     histogram = compute_histogram(ranks)
     if record.metrics.get(Metric.NUM_TOKENS) != histogram.num_tokens:
         yield f"num_tokens is {record.metrics.get(Metric.NUM_TOKENS)}, but the ranks give {histogram.num_tokens}"
         return
-    compared = [(name, value, _value_by_ranks(histogram, name)) for name, value in record.metrics.items()]
+    compared = [(name, value, _expected_metric(histogram, name)) for name, value in record.metrics.items()]
     for k, value in record.curves.get(Metric.RBP_CURVE, []):
         if k <= histogram.vocab_size:
             compared.append((f"RBP_{k}", value, histogram.rbp(k)))
-    for name, value, by_ranks in compared:
-        if by_ranks is not None and not math.isclose(value, by_ranks, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-            yield f"{name} is {value}, but the ranks give {by_ranks}"
+    for name, value, expected in compared:
+        if expected is not None and not math.isclose(value, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+            yield f"{name} is {value}, but the ranks give {expected}"
 
 
-def _value_by_ranks(histogram: RankHistogram, name: str) -> float | None:
+def _expected_metric(histogram: RankHistogram, name: str) -> float | None:
     """Compute CE or rbp_<k> from a histogram. Returns NaN if k exceeds the vocabulary, and None for other metrics."""
     if name == Metric.CE:
         return histogram.ce
@@ -201,7 +213,7 @@ def _value_by_ranks(histogram: RankHistogram, name: str) -> float | None:
     return histogram.rbp(k) if k <= histogram.vocab_size else math.nan
 
 
-def _differences(kind: str, sealed: dict[str, Any], stored: dict[str, Any]) -> Iterator[str]:
+def _changed_values(kind: str, sealed: dict[str, Any], stored: dict[str, Any]) -> Iterator[str]:
     """Yield a sentence for each value that differs between a record (`sealed`) and the store (`stored`)."""
     for name in sorted(sealed.keys() | stored.keys()):
         if name not in stored or stored[name] is None:
@@ -212,8 +224,8 @@ def _differences(kind: str, sealed: dict[str, Any], stored: dict[str, Any]) -> I
             yield f"the {kind} {name} is {stored[name]}; it was {sealed[name]}"
 
 
-def _sealed_tags(tags: dict[str, str]) -> dict[str, str]:
-    """Return those tags of a run that a record holds. Users of MLflow may add other tags."""
+def _tags_in_records(tags: dict[str, str]) -> dict[str, str]:
+    """Return those tags of a run that its record holds, too. Users of MLflow may add other tags."""
     return {name: value for name, value in tags.items() if name.startswith(Tag.PREFIX) and name not in _NOT_IN_RECORDS}
 
 
@@ -247,12 +259,12 @@ def _added_files(store: Artifacts, run_id: str, record: Record) -> list[str]:
     return sorted(present.intersection(_FILES_OF_RBPTRACK) - record.files.keys())
 
 
-def _single_metrics(metrics: dict[str, float], curves: dict[str, Any]) -> dict[str, float]:
+def _metrics_in_records(metrics: dict[str, float], curves: dict[str, Any]) -> dict[str, float]:
     """Return the metrics of a run without curves and without the metrics of the machine, which MLflow may add."""
     return {name: value for name, value in metrics.items() if name not in curves and not name.startswith("system/")}
 
 
-def _altered_curves(store: Artifacts, run_id: str, record: Record) -> Iterator[str]:
+def _changed_curves(store: Artifacts, run_id: str, record: Record) -> Iterator[str]:
     for name, curve in record.curves.items():
         with store.connection.translated_errors():
             history = store.connection.client.get_metric_history(run_id, name)

@@ -37,13 +37,13 @@ _PALETTE = (
 )
 
 
-def page(experiment_id: str) -> str:
+def view_address(experiment_id: str) -> str:
     """Return the end of the address of the view, which follows the address of the server."""
     options = f"workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey={KEY}"
     return f"#/experiments/{experiment_id}/runs?{options}"
 
 
-def tag_value(metrics: Collection[str], previous: str = "") -> str:
+def view_tag(metrics: Collection[str], previous: str = "") -> str:
     """Return the value of the tag that keeps the view.
 
     Args:
@@ -55,8 +55,8 @@ def tag_value(metrics: Collection[str], previous: str = "") -> str:
     state = json.loads(Path(__file__).with_name("view.json").read_text())
     charts: list[dict[str, Any]] = state["compareRunCharts"]
     section = state["compareRunSections"][-1]["uuid"]
-    charted = {chart["metricKey"] for chart in charts if chart["type"] == "LINE"}
-    for metric in sorted(set(metrics) - charted):
+    metrics_with_chart = {chart["metricKey"] for chart in charts if chart["type"] == "LINE"}
+    for metric in sorted(set(metrics) - metrics_with_chart):
         chart = {"type": "BAR", "uuid": f"rbptrack-none-{metric}", "metricSectionId": section, "metricKey": metric}
         charts.append(chart | {"runsCountToCompare": 10, "deleted": True, "isGenerated": True})
     text = json.dumps(state, sort_keys=True, separators=(",", ":"))

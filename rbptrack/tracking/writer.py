@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -51,17 +51,17 @@ class RunWriter:
             began: when the run began, in seconds since 1970.
 
         """
-        experiment = self._experiment.find_or_create()
+        experiment_id = self._experiment.find_or_create()
         all_tags = {
             "mlflow.user": _user_name(),
             "mlflow.source.name": "rbptrack",
             "mlflow.source.type": "LOCAL",
-            Tag.WRITER: self._connection.writer,
+            Tag.WRITER: self._connection.lock_name,
         }
-        all_tags |= {key: shortened_text(value) for key, value in tags.items() if value}
+        all_tags |= {key: shorten_tag(value) for key, value in tags.items() if value}
         with self._connection.translated_errors():
             run = self._connection.client.create_run(
-                experiment, start_time=int(began * 1000), run_name=name, tags=all_tags
+                experiment_id, start_time=int(began * 1000), run_name=name, tags=all_tags
             )
         return run.info
 
@@ -95,11 +95,11 @@ class RunWriter:
                 "dataset_digest": record.dataset.get("digest"),
             }
         metrics = []
-        for name in _sort_for_people(record.metrics):
+        for name in _sort_names(record.metrics):
             metrics.append(Metric(name, record.metrics[name], ended, 0, **model_and_dataset))
         for name, curve in record.curves.items():
             metrics += [Metric(name, value, ended, step) for step, value in curve]
-        self._log_batches(run_id, {name: record.params[name] for name in _sort_for_people(record.params)}, metrics)
+        self._log_batches(run_id, {name: record.params[name] for name in _sort_names(record.params)}, metrics)
 
     def _log_batches(self, run_id: str, params: Mapping[str, str], metrics: Sequence[Metric]) -> None:
         """Log params and metrics in as few requests as MLflow allows."""
@@ -159,16 +159,15 @@ class RunWriter:
 
         """
         for run in self._experiment.search(f"attributes.status = 'RUNNING'{condition}"):
-            if run.data.tags.get(Tag.WRITER) == self._connection.writer:
+            if run.data.tags.get(Tag.WRITER) == self._connection.lock_name:
                 self.delete(run.info.run_id)
 
     def delete(self, run_id: str) -> None:
-        """Delete a run."""
         with self._connection.translated_errors():
             self._connection.client.delete_run(run_id)
 
 
-def _sort_for_people(names: Iterable[str]) -> list[str]:
+def _sort_names(names: Iterable[str]) -> list[str]:
     """Sort names of metrics or params: CE, RBP_k by k, facts in the order of their table, then all others.
 
     A standard error follows its metric. The order matters, because MLflow's page of a run lists metrics in the order in
@@ -194,20 +193,8 @@ def describe_measurement(record: Record) -> str:
     tags = record.tags
     params = record.params
     lines = [f"**{markup.markdown_text(tags[Tag.MODEL])}** on **{markup.markdown_text(tags[Tag.DATASET])}**"]
-    facts = []
-    if "documents" in params:
-        facts.append(counted(int(params["documents"]), "document"))
-    if "num_tokens" in record.metrics:
-        facts.append(counted(int(record.metrics["num_tokens"]), "scored token"))
-    if "seq_len" in params:
-        facts.append(f"sequences of {params['seq_len']} tokens ({params.get('sequence', 'unknown rule')})")
-    if "dtype" in params:
-        facts.append(f"weights {params['dtype']}")
-    if facts:
-        lines.append(", ".join(facts))
     numbers = [_format_metric(name, record.metrics) for name in (MetricName.CE, rbp_name(_DESCRIBED_K))]
-    if any(numbers):
-        lines.append(", ".join(filter(None, numbers)))
+    lines += [", ".join(_describe_settings(record)), ", ".join(filter(None, numbers))]
     for label, prefix, repo, commit in (
         ("Model", "", params.get("repo"), tags.get(Tag.COMMIT)),
         ("Dataset", "datasets/", params.get("dataset_repo"), params.get("dataset_commit")),
@@ -222,7 +209,19 @@ def describe_measurement(record: Record) -> str:
             f"Imported ({tags[Tag.IMPORTED]} {markup.markdown_text(source)}). "
             "Values that are missing here were not in the imported file."
         )
-    return "  \n".join(lines)
+    return "  \n".join(filter(None, lines))
+
+
+def _describe_settings(record: Record) -> Iterator[str]:
+    params = record.params
+    if "documents" in params:
+        yield counted(int(params["documents"]), "document")
+    if "num_tokens" in record.metrics:
+        yield counted(int(record.metrics["num_tokens"]), "scored token")
+    if "seq_len" in params:
+        yield f"sequences of {params['seq_len']} tokens ({params.get('sequence', 'unknown rule')})"
+    if "dtype" in params:
+        yield f"weights {params['dtype']}"
 
 
 def _format_metric(name: str, metrics: Mapping[str, float]) -> str:
@@ -239,7 +238,7 @@ def _format_metric(name: str, metrics: Mapping[str, float]) -> str:
     return f"**{metric_label(name)}** {metrics[name]:.{digits}f}{spread}{unit}"
 
 
-def shortened_text(text: str) -> str:
+def shorten_tag(text: str) -> str:
     """Remove passwords from a text, and shorten it to the length that MLflow keeps."""
     text = without_password(text)
     if len(text) <= _MAX_TAG_LENGTH:

@@ -76,7 +76,7 @@ def saved_sweep(run_command: RunCommand, tmp_path: Path) -> tuple[Store, str]:
     (tmp_path / "results.csv").write_text("model,dataset,ce,rbp_10\nmine-1m,wiki,3.4,0.7\n")
     assert run_command("import results.csv")[0] == 0
     store = Store("sqlite:///mlflow.db")
-    run_id = store.save("sweep", "s", sweep="first", files={"report.html": "<p>"}, covers=["0" * 32])
+    run_id = store.save("sweep", "s", sweep="first", files={"report.html": "<p>"}, covered_run_ids=["0" * 32])
     return store, run_id
 
 

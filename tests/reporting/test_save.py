@@ -29,7 +29,7 @@ class MemoryStore:
 
     @property
     def reports(self) -> SimpleNamespace:
-        return SimpleNamespace(run_page=lambda run_id: "")
+        return SimpleNamespace(run_address=lambda run_id: "")
 
     def artifact(self, run_id: str, name: str) -> Path:
         return Path(run_id, name)
@@ -68,7 +68,7 @@ def test_save_reports_saves_only_analyses_with_results(runs: Runs, analyses: lis
     (saved,) = store.saved
     assert (saved["kind"], saved["name"]) == ("analysis", "power_law: pythia on wiki")
     assert saved["metrics"]["alpha/pythia/wiki/rbp_1/1e:2b06"] == 0.25  # S = 1e+06 is escaped as 1e:2b06
-    assert saved["covers"] == ["a1"]
+    assert saved["covered_run_ids"] == ["a1"]
 
 
 def test_save_reports_saves_tables_and_the_page_as_files(runs: Runs, analyses: list[Analysis]) -> None:

@@ -66,7 +66,7 @@ def test_measurement_delivered_to_server_can_be_read(
     assert runs.groups(run_id)[0] == "site 0"
     assert list(store.verify()) == []
     page = f"{server.uri}/#/experiments/{store.measurements.find()}/runs/{run_id}"
-    assert store.measurements.run_page(run_id).partition("?")[0] == page
+    assert store.measurements.run_address(run_id).partition("?")[0] == page
     assert not (working_folder / "mlflow.db").exists()
     assert files_with_password(working_folder) == []
 
@@ -76,7 +76,7 @@ def test_report_saved_on_server_can_be_read_and_names_its_sweep(
 ) -> None:
     store = Store(server.uri, "reports")
     run_id = Outbox(store).deliver(write_cell(documents=60, groups=20))
-    report_id = store.save("sweep", "first", sweep="first", files={"report.html": "<p>"}, covers=[run_id])
+    report_id = store.save("sweep", "first", sweep="first", files={"report.html": "<p>"}, covered_run_ids=[run_id])
     store.save_view()
     assert store.artifact(report_id, "report.html").read_text() == "<p>"
     assert store.runs(Filters(sweep=["first"]))["run_id"].tolist() == [run_id]

@@ -263,7 +263,7 @@ def test_deliver_leaves_unfinished_runs_of_other_folders(store: Store, write_cel
     folder = write_cell()
     record = Record.read(folder)
     other = Store()
-    other.connection.writer = "another machine:/home/ann/mlruns"
+    other.connection.lock_name = "another machine:/home/ann/mlruns"
     unfinished = RunWriter(other.measurements).create(record.name, record.tags, time.time()).run_id
     Outbox(store).deliver(folder)
     assert unfinished in {run.info.run_id for run in runs_in(store)}

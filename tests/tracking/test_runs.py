@@ -103,7 +103,7 @@ def test_runs_of_a_sweep_are_those_that_it_measured_or_reused(store: Store, writ
     reused = Outbox(store).deliver(write_cell(1000, sweep="first"))
     new = Outbox(store).deliver(write_cell(2000, sweep="second"))
     assert store.runs(Filters(sweep=["second"]))["run_id"].tolist() == [new]
-    store.save("sweep", "second", sweep="second", covers=[reused, new])
+    store.save("sweep", "second", sweep="second", covered_run_ids=[reused, new])
     assert store.runs(Filters(sweep=["sec*"]))["run_id"].tolist() == [reused, new]
     assert store.runs(Filters(sweep=["first"]))["run_id"].tolist() == [reused]
 

@@ -110,7 +110,7 @@ def test_save_writes_a_finished_run_into_the_experiment_of_reports(store: Store,
         description="It improves.",
         metrics={"alpha/nano/wiki/rbp_10": 0.2},
         files={"report.html": "<p>", "figure.png": b"\x89PNG"},
-        covers=[measurement],
+        covered_run_ids=[measurement],
         began=1000.5,
     )
     assert [run.info.run_id for run in runs_in(store)] == [measurement]
@@ -135,7 +135,7 @@ def test_save_deletes_an_unfinished_report_of_an_interrupted_save(
 
 def test_save_leaves_unfinished_reports_of_other_folders(store: Store) -> None:
     other = Store()
-    other.connection.writer = "another machine:/home/ann/mlruns"
+    other.connection.lock_name = "another machine:/home/ann/mlruns"
     unfinished = RunWriter(other.reports).create("report", {}, time.time()).run_id
     store.save("analysis", "ours")
     assert unfinished in {run.info.run_id for run in runs_in(store, "rbptrack-reports")}

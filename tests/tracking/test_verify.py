@@ -104,7 +104,7 @@ def sweep_and_measurement(store: Store, write_cell: WriteCell) -> tuple[str, str
     measurement = Outbox(store).deliver(write_cell())
     scores = pd.DataFrame({"model": ["nano"], "revision": [""], "task": ["arc"], "score": [0.5], "n": [9.0]})
     files = {"report.html": "<p>", "scores.csv": scores.to_csv(index=False)}
-    sweep = store.save("sweep", "s", sweep="first", metrics={"alpha": 0.1}, files=files, covers=[measurement])
+    sweep = store.save("sweep", "s", sweep="first", metrics={"alpha": 0.1}, files=files, covered_run_ids=[measurement])
     assert list(store.verify()) == []
     return sweep, measurement
 
