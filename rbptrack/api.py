@@ -87,9 +87,12 @@ class LoggableMeasurement(Measurement):
 
         With at least 20 documents, the result also has their standard errors over documents, `ce_se` and `rbp_<k>_se`.
         """
-        metrics = self.record.metrics
-        names = [name for metric in ("ce", *map(rbp_name, self.counts.ks)) for name in (metric, se_name(metric))]
-        return {name: metrics[name] for name in names if name in metrics}
+        metrics = {}
+        for metric in ("ce", *map(rbp_name, self.counts.ks)):
+            for name in (metric, se_name(metric)):
+                if name in self.record.metrics:
+                    metrics[name] = self.record.metrics[name]
+        return metrics
 
     def plot(self) -> altair.TopLevelMixin:
         """Draw the distribution of ranks as an Altair chart."""

@@ -225,7 +225,7 @@ FACTS: tuple[Fact, ...] = (
 )  # fmt: skip
 
 FACT_BY_NAME: Mapping[str, Fact] = {fact.name: fact for fact in FACTS}
-COLUMNS: Mapping[str, str] = {fact.name: fact.dtype for fact in FACTS}
+DTYPE_BY_COLUMN: Mapping[str, str] = {fact.name: fact.dtype for fact in FACTS}
 """The columns of `Runs.frame` and their types. `Runs` adds `name` in front, and rbp_<k> and rbp_<k>_se at the end."""
 
 LAW_COLUMNS = tuple(fact.name for fact in FACTS if fact.equal_within is Scope.LAW)
@@ -263,7 +263,7 @@ DISTINGUISHING_COLUMNS = tuple(
     for fact in sorted(FACTS, key=lambda fact: fact.is_hash)  # hashes last, because a reader prefers other values
     if fact.distinguishes and fact.place is not Place.METRIC
 )
-"""Columns that distinguish measurements of one model on one dataset. Names of measurements use them in this order."""
+"""Columns that distinguish measurements of one model on one dataset, in their order in names of measurements."""
 
 
 def stored_texts(place: Place, values: Mapping[str, object]) -> dict[str, str]:
@@ -279,7 +279,7 @@ def stored_texts(place: Place, values: Mapping[str, object]) -> dict[str, str]:
 
 
 def convert_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Convert the columns of a frame from MLflow's texts to the types of the table of facts.
+    """Convert the columns of a frame from MLflow's texts to the types that the table of facts gives.
 
     A text that is not a number becomes a missing value in a column of numbers.
     """
@@ -291,4 +291,4 @@ def convert_columns(frame: pd.DataFrame) -> pd.DataFrame:
         elif fact.dtype == "boolean":
             values = values.map({"true": True})
         columns[fact.name] = values
-    return frame.assign(**columns).astype(dict(COLUMNS))
+    return frame.assign(**columns).astype(dict(DTYPE_BY_COLUMN))

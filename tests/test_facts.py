@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rbptrack.analysis.rules import ImportedRow
 from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
-from rbptrack.facts import ALLOWED_DIFFERENCES, COLUMNS, FACTS, IMPORTABLE_COLUMNS, Scope
+from rbptrack.facts import ALLOWED_DIFFERENCES, DTYPE_BY_COLUMN, FACTS, IMPORTABLE_COLUMNS, Scope
 from rbptrack.sweep.cells import cell_identity
 
 MODEL = ModelConfig(family="pythia", size="70m")
@@ -27,12 +27,12 @@ def test_every_key_of_the_identity_must_agree_or_is_listed_with_a_reason() -> No
 
 
 def test_each_fact_is_one_column_with_a_meaning() -> None:
-    assert len(COLUMNS) == len(FACTS)
+    assert len(DTYPE_BY_COLUMN) == len(FACTS)
     assert all(fact.meaning for fact in FACTS)
 
 
 def test_each_fact_follows_only_from_other_columns() -> None:
-    assert all(set(fact.determined_by) <= COLUMNS.keys() for fact in FACTS)
+    assert all(set(fact.determined_by) <= DTYPE_BY_COLUMN.keys() for fact in FACTS)
 
 
 def test_imported_row_has_exactly_the_importable_facts() -> None:

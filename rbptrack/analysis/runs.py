@@ -18,7 +18,7 @@ from rbptrack.base.errors import BadInput, shortened_list, unknown_name
 from rbptrack.base.expression import rows_that_pass
 from rbptrack.base.formatting import counted, readable_text
 from rbptrack.config.patterns import matches_patterns, natural_key
-from rbptrack.facts import COLUMNS, DISTINGUISHING_COLUMNS, FACT_BY_NAME
+from rbptrack.facts import DISTINGUISHING_COLUMNS, DTYPE_BY_COLUMN, FACT_BY_NAME
 from rbptrack.ranks import HEADLINE_KS, DocumentCounts, RankHistogram, RankTable, is_rbp_column, rbp_name
 
 _MAX_SHOWN = 60  # the most rows that are printed when `Runs` is displayed
@@ -71,9 +71,9 @@ class Runs:
     """
 
     def __init__(self, frame: pd.DataFrame, store: RankStore) -> None:
-        names = [*COLUMNS, *(name for name in frame.columns if name not in COLUMNS and name != "name")]
+        names = [*DTYPE_BY_COLUMN, *(name for name in frame.columns if name not in DTYPE_BY_COLUMN and name != "name")]
         table = frame.reindex(columns=names).reset_index(drop=True)
-        types = dict(COLUMNS) | dict.fromkeys(filter(is_rbp_column, names), "Float64")
+        types = dict(DTYPE_BY_COLUMN) | dict.fromkeys(filter(is_rbp_column, names), "Float64")
         table = table.astype(types)
         table.insert(0, "name", _unique_names(table))
         table["size"] = table["size"].astype(_size_type(table))

@@ -84,7 +84,6 @@ def _find_importer(importers: Plugins[Importer], path: Path) -> str:
 
 
 def _unreadable_error(path: Path, importer_names: Sequence[str]) -> BadInput:
-    """Return the error for a file that no importer can read."""
     if path.suffix.lower() == ".zip":
         return BadInput(
             f"{path} is not a bundle of rbptrack, or it is damaged: it is not a zip file, or it holds no bundle.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -60,7 +61,22 @@ def new(
     """Create a working plugin in plugins/ of this folder, as a file to start from."""
     from rbptrack.discovery import KINDS, find_plugins, plugin_template
 
+    _check_plugin_name(name, folder_names=[kind.folder for kind in KINDS])
     kind = next(kind for kind in KINDS if kind.name == kind_name)
+    existing = find_plugins(kind).entries.get(name)
+    file = Path("plugins") / kind.folder / f"{name}.py"
+    if existing or file.exists():
+        origin = short_path(existing.origin) if existing else file
+        raise BadInput(f"the {kind_name} {name} exists already, in {origin}. Give another name")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, plugin_template(kind, name))
+    command = _COMMAND_OF_KIND[kind_name].format(name=name)
+    print_text(f"{file} is a working {kind_name}. Try it, then change it: {program_name()} {command}")
+    return 0
+
+
+def _check_plugin_name(name: str, folder_names: Sequence[str]) -> None:
+    """Raise BadInput if a plugin cannot have a name."""
     if not name.isidentifier():
         raise BadInput(
             f"{name}: the name of a plugin must consist of letters, digits and _, and begin with a letter, such as "
@@ -72,15 +88,5 @@ def new(
         raise BadInput(
             f"{name} is a keyword of Python, and a plugin cannot have this name. Give another, such as my_law"
         )
-    if name in [plugin_kind.folder for plugin_kind in KINDS]:
+    if name in folder_names:
         raise BadInput(f"{name} is the name of a folder of plugins. Give another name, such as my_law")
-    existing = find_plugins(kind).entries.get(name)
-    file = Path("plugins") / kind.folder / f"{name}.py"
-    if existing or file.exists():
-        origin = short_path(existing.origin) if existing else file
-        raise BadInput(f"the {kind_name} {name} exists already, in {origin}. Give another name")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, plugin_template(kind, name))
-    command = _COMMAND_OF_KIND[kind_name].format(name=name)
-    print_text(f"{file} is a working {kind_name}. Try it, then change it: {program_name()} {command}")
-    return 0

@@ -53,7 +53,6 @@ def ui(
 
 
 def _is_answering(address: str) -> bool:
-    """Return whether the server at an address answers with status 200."""
     import http.client
     import urllib.request
 

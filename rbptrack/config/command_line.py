@@ -182,7 +182,6 @@ def _config_folder(text: str) -> Path:
 
 
 def _translate_word(word: str, choices: Choices) -> str:
-    """Translate one word to Hydra's grammar."""
     if word.startswith("-"):
         raise _unknown_flag_error(word)
     prefixed_key, equals, value = word.partition("=")

@@ -171,7 +171,6 @@ def _missing_slash_error(group: str, element: str, sizes: Sequence[str]) -> BadI
 
 
 def _missing_size_error(group: str, element: str, sizes: Sequence[str]) -> BadInput:
-    """Return the error for a size that a family does not have."""
     family, _, size = element.removeprefix("!").partition("/")
     near = [f"{family}/{near_size}" for near_size in _near_sizes(size, sizes)]
     suggestion = f" Did you mean {' or '.join(near)}?" if near else ""

@@ -24,7 +24,7 @@ from rbptrack.tracking import Store
 if TYPE_CHECKING:
     from rbptrack.sweep.load import Loader
 
-COLUMNS = [
+_COLUMNS = [
     "model",
     "dataset",
     "S",
@@ -37,7 +37,7 @@ COLUMNS = [
     "status",
     "error",
 ]
-NO_COST = dict.fromkeys(("FLOPs", "weights", "download", "seconds"), 0.0)
+_NO_COST = dict.fromkeys(("FLOPs", "weights", "download", "seconds"), 0.0)
 
 _MAX_BYTES_TO_TOKENISE = 50_000_000  # the tokens of larger texts are not counted but estimated
 _BYTES_PER_TOKEN = 4.0  # for this estimate; code has fewer bytes per token, and English has more
@@ -73,11 +73,10 @@ def plan(configs: Sequence[Config]) -> pd.DataFrame:
         for config, cell in zip(configs, cells, strict=True):
             names = {"model": config.model.name, "dataset": config.dataset.name}
             rows.append(names | _plan_row(cell, measured_numbers, planner))
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=_COLUMNS)
 
 
 def _resolve_or_error(resolver: Resolver, config: Config) -> Cell | RbptrackError:
-    """Return the cell of a configuration, or the error if it cannot be resolved."""
     try:
         return resolver.resolve(config)
     except RbptrackError as error:
@@ -109,7 +108,7 @@ def _plan_row(
     if isinstance(cell, RbptrackError):
         return _failed_row(cell)
     if cell.fingerprint in measured_numbers:
-        return NO_COST | measured_numbers[cell.fingerprint] | {"status": "measured"}
+        return _NO_COST | measured_numbers[cell.fingerprint] | {"status": "measured"}
     try:
         return planner.cost(cell) | {"status": "to measure"}
     except RbptrackError as error:
@@ -146,7 +145,7 @@ class _Planner:
             models.append((cell.config.reference, cell.reference))
         model_parameters = self.loader.parameters(cell.weights)
         scored_tokens, read_tokens = self._count_tokens(cell)
-        cost = NO_COST | {"S": model_parameters.non_embedding, "parameters": model_parameters.total}
+        cost = _NO_COST | {"S": model_parameters.non_embedding, "parameters": model_parameters.total}
         cost["tokens"] = scored_tokens
         for model, weights in models:
             parameters = self.loader.parameters(weights)

@@ -40,7 +40,7 @@ class LoadSettings:
 
     Attributes:
         num_candidates: a target is ranked among the first `num_candidates` rows of the output head.
-        excluded_ids: candidates that are not ranked, because the tokenizer has no token for them.
+        left_out: ids of candidates that are not ranked, because the tokenizer has no token for them.
         template: the chat template that renders documents; empty if `dataset.chat` is false.
         num_reference_candidates: `num_candidates` for the output head of the reference; 0 without a reference.
         num_shared_entries: the distributions of model and reference are compared over the first
@@ -49,7 +49,7 @@ class LoadSettings:
     """
 
     num_candidates: int
-    excluded_ids: tuple[int, ...] = ()
+    left_out: tuple[int, ...] = ()
     template: str = ""
     num_reference_candidates: int = 0
     num_shared_entries: int = 0
@@ -78,13 +78,13 @@ class Loader:
         with spinner(f"reading and tokenizing {cell.config.dataset.name}"):
             corpus = self.corpus(cell)
         with spinner(f"loading {cell.config.model.name}"):
-            model = self._model.load(cell.config.model, cell.weights, settings.num_candidates, settings.excluded_ids)
+            model = self._model.load(cell.config.model, cell.weights, settings.num_candidates, settings.left_out)
             if cell.config.reference is None or cell.reference is None:
                 self._reference.drop()
                 return model, corpus
             reference = cell.config.reference
             reference_model = self._reference.load(
-                reference, cell.reference, settings.num_reference_candidates, settings.excluded_ids
+                reference, cell.reference, settings.num_reference_candidates, settings.left_out
             )
         return replace(model, reference=Reference(reference.name, reference_model, settings.num_shared_entries)), corpus
 
@@ -171,11 +171,11 @@ class Loader:
         if config.model.gguf and config.model.tokenizer:
             check_gguf_tokens(config.model.name, cell.weights, tokenizer)
         check_compatible(config.model.name, architecture, tokenizer, config.dataset.seq_len)
-        num_candidates, excluded_ids = candidates(architecture, tokenizer, config.candidates)
+        num_candidates, left_out = candidates(architecture, tokenizer, config.candidates)
         template = ""
         if config.dataset.chat:
             template = find_chat_template(config.model.chat_template, tokenizer, config.model.name)
-        return self._check_reference(cell, LoadSettings(num_candidates, excluded_ids, template))
+        return self._check_reference(cell, LoadSettings(num_candidates, left_out, template))
 
     def _check_reference(self, cell: Cell, settings: LoadSettings) -> LoadSettings:
         """Check the reference of a cell, if it has one. Returns the settings, completed for the reference."""
@@ -202,13 +202,11 @@ class _LastModel:
     _key = ""
     _model: CausalModel | None = None
 
-    def load(
-        self, config: ModelConfig, weights: Pinned, num_candidates: int, excluded_ids: tuple[int, ...]
-    ) -> CausalModel:
-        key = repr((weights, config, num_candidates, excluded_ids))
+    def load(self, config: ModelConfig, weights: Pinned, num_candidates: int, left_out: tuple[int, ...]) -> CausalModel:
+        key = repr((weights, config, num_candidates, left_out))
         if self._model is None or self._key != key:
             self.drop()  # before loading, because memory may not suffice for two models
-            self._model = load_model(config, weights, candidates=num_candidates, left_out=excluded_ids)
+            self._model = load_model(config, weights, candidates=num_candidates, left_out=left_out)
             self._key = key
         return self._model
 

@@ -247,16 +247,8 @@ def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
     facts = _collect_facts(cell, model, corpus, loader.check(cell).template)
     cell.folder.mkdir(exist_ok=True)
     Outbox(store).write_address(cell.folder)
-    measure_loaded(
-        cell.folder,
-        cell.config,
-        model,
-        corpus,
-        loader.tokenizer(cell),
-        lambda _: facts,
-        began=began,
-        notes=cell.notes,
-    )
+    tokenizer = loader.tokenizer(cell)
+    measure_loaded(cell.folder, cell.config, model, corpus, tokenizer, lambda _: facts, began=began, notes=cell.notes)
 
 
 def measure_loaded(

@@ -41,14 +41,14 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
     """
     began = time.time()
     settings = configs[0]  # the settings of the whole sweep are equal in all cells
-    name = _sweep_name(configs)
+    sweep_name = _make_sweep_name(configs)
     store = Store(settings.tracking.uri, settings.tracking.experiment)
     analyzers: list[Analyzer] = []
     if settings.deliver:
         analyzers = _make_analyzers(settings)
         _deliver_waiting(store)
     progress = _SweepProgress(len(configs))
-    cells = _resolve_cells(configs, name, progress)
+    cells = _resolve_cells(configs, sweep_name, progress)
     if settings.deliver and not settings.force:
         _skip_measured(progress.remaining(cells), store, progress)
     remaining_cells = progress.remaining(cells)
@@ -56,7 +56,7 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
         if settings.deliver:
             with suppress(StoreAway):  # a store that is away gets the measurements later
                 store.check_writable()
-        folder_name = name or next(iter(remaining_cells.values())).fingerprint[:12]
+        folder_name = sweep_name or next(iter(remaining_cells.values())).fingerprint[:12]
         make_backend(settings, store, folder_name).run(remaining_cells, progress.add)
     if not progress.outcomes:  # launch.show=true
         return 0
@@ -69,9 +69,9 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
     num_problems = num_waiting + len(failures)
     if analyzers and len(configs) > 1 and not num_waiting:
         command = f"{program_name()} {shlex.join(words)}"
-        sweep = _FinishedSweep(store, name, command, began, tuple(progress.outcomes.values()))
+        sweep = _FinishedSweep(store, sweep_name, command, began, tuple(progress.outcomes.values()))
         num_problems += sweep.analyse(analyzers)
-        _print_command_for_other_ks(settings.k.values, analyzers, name)
+        _print_command_for_other_ks(settings.k.values, analyzers, sweep_name)
     return int(num_problems > 0)
 
 
@@ -132,7 +132,7 @@ class _SweepProgress:
         return note_lines((outcome.title, note) for outcome in measured for note in outcome.notes)
 
 
-def _sweep_name(configs: Sequence[Config]) -> str:
+def _make_sweep_name(configs: Sequence[Config]) -> str:
     """Return the name of a sweep: by default the time and a random suffix, or an empty text for a single cell."""
     if configs[0].sweep or len(configs) == 1:
         return configs[0].sweep
@@ -149,7 +149,7 @@ def _deliver_waiting(store: Store) -> None:
             print_text(delivery.line())
 
 
-def _resolve_cells(configs: Sequence[Config], name: str, progress: _SweepProgress) -> dict[int, Cell]:
+def _resolve_cells(configs: Sequence[Config], sweep_name: str, progress: _SweepProgress) -> dict[int, Cell]:
     """Resolve the configurations of a sweep to cells, by number. A cell that cannot be resolved has failed."""
     resolver = Resolver()
     cells = {}
@@ -158,7 +158,7 @@ def _resolve_cells(configs: Sequence[Config], name: str, progress: _SweepProgres
         for number, config in enumerate(configs):
             try:
                 _check_device(config)
-                cells[number] = resolver.resolve(replace(config, sweep=name))
+                cells[number] = resolver.resolve(replace(config, sweep=sweep_name))
             except RbptrackError as error:
                 errors[number] = measurement_title(config.model.name, config.dataset.name), error
     progress.add_unresolved(errors)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from rbptrack.facts import COLUMNS, FACTS, Place, convert_columns
+from rbptrack.facts import DTYPE_BY_COLUMN, FACTS, Place, convert_columns
 from rbptrack.ranks import rbp_ks, rbp_name, se_name
 from rbptrack.tracking.names import Tag
 
@@ -21,7 +21,7 @@ def runs_frame(runs: Iterable[Run]) -> pd.DataFrame:
     rbp_columns = []
     for k in rbp_ks(set(frame.columns)):
         rbp_columns += [name for name in (rbp_name(k), se_name(rbp_name(k))) if name in frame.columns]
-    frame = frame.reindex(columns=[*COLUMNS, *rbp_columns])
+    frame = frame.reindex(columns=[*DTYPE_BY_COLUMN, *rbp_columns])
     frame["started"] = pd.to_datetime(frame["started"], unit="ms", utc=True)
     return convert_columns(frame)
 

@@ -14,7 +14,7 @@ from rbptrack.base import markup
 from rbptrack.base.files import sync, sync_tree
 from rbptrack.base.formatting import counted
 from rbptrack.base.secrets import without_password
-from rbptrack.facts import COLUMNS
+from rbptrack.facts import DTYPE_BY_COLUMN
 from rbptrack.ranks.names import metric_label, parse_rbp_name, rbp_name, se_name
 from rbptrack.tracking.artifacts import local_path
 from rbptrack.tracking.experiment import Experiment
@@ -173,7 +173,7 @@ def _sort_names(names: Iterable[str]) -> list[str]:
     A standard error follows its metric. The order matters, because MLflow's page of a run lists metrics in the order in
     which they were logged.
     """
-    order_of_facts = {name: number for number, name in enumerate(COLUMNS, start=1)}
+    order_of_facts = {name: number for number, name in enumerate(DTYPE_BY_COLUMN, start=1)}
 
     def sort_key(name: str) -> tuple[int, int, bool]:
         metric = name.removesuffix("_se")

@@ -15,7 +15,7 @@ from rbptrack.analysis.family import read_families
 from rbptrack.analysis.rank_store import RankStore, RankTables
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import MissingArtifact
-from rbptrack.facts import COLUMNS
+from rbptrack.facts import DTYPE_BY_COLUMN
 from rbptrack.ranks import MissingColumn, RankTable
 from rbptrack.stats.documents import only_totals
 from tests.rank_tables import rank_table
@@ -59,7 +59,7 @@ def test_frame_has_typed_columns_and_missing_values_in_absent_columns() -> None:
     assert frame["ce"].tolist() == [3.5]
     assert str(frame["seq_len"].dtype) == "Int64"
     assert str(frame["rbp_10"].dtype) == "Float64"
-    assert set(COLUMNS) <= set(frame)
+    assert set(DTYPE_BY_COLUMN) <= set(frame)
     assert frame["started"].isna().all()
     assert frame["device"].tolist() == ["cpu"]
 
