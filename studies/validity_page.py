@@ -377,7 +377,7 @@ QUOTES = [
     ),
     Quote(
         PAGE,
-        "are false alarms in at most {}% of the tests with 20 documents, and in at most {}% with 100.",
+        "find a difference in at most {}% of the tests with 20 documents, and in at most {}% with 100.",
         tuple(
             Rate("false: Δα differs, though equal", rf"{_ALIKE}.*D={documents}\b", "most", "exponents", digits=1)
             for documents in (20, 100)
