@@ -67,12 +67,12 @@ def grid(**values: Sequence[Any]) -> list[Settings]:
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
 
 
-def covered(claim: str, number: Estimate, truth: float) -> dict[str, bool]:
+def coverage(claim: str, number: Estimate, truth: float) -> dict[str, bool]:
     """Return `{claim: whether the 95% interval of the number contains the truth}`; empty if there is no interval."""
     return {claim: abs(number.value - truth) <= number.half_width()} if number.has_interval else {}
 
 
-def rejected(claim: str, number: Estimate, null: float = 0.0) -> dict[str, bool]:
+def rejection(claim: str, number: Estimate, null: float = 0.0) -> dict[str, bool]:
     """Return `{claim: whether the test rejects the null value at 5%}`; empty if no test is made."""
     p = number.p(null)
     return {} if np.isnan(p) else {claim: p < 0.05}

@@ -3,9 +3,8 @@
     OMP_NUM_THREADS=1 python -m studies.gates    # ten minutes: a table of docs/explanation/validity.md
 
 A rule says which differences are tested, and with how many degrees of freedom. All rules are applied to the same draws.
-K is the number of documents that decide a number
-(`rbptrack.stats.documents.deciding_documents`). K_L is computed from the lengths of the documents alone, and does not
-depend on the models: K_L = (sum t^2)^2 / sum t^4, where t is the number of tokens of a document.
+K is the number of documents that decide a number (`rbptrack.stats.documents.deciding_documents`). K_L depends only on
+the number t of tokens of each document: K_L = (sum t^2)^2 / sum t^4.
 """
 
 from __future__ import annotations
@@ -19,28 +18,25 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from rbptrack.ranks import FloatArray
-from rbptrack.stats import laws, neg_log_rbp_over_ce
+from rbptrack.stats import neg_log_rbp_over_ce
 from rbptrack.stats.documents import deciding_documents
 from rbptrack.stats.estimate import MIN_DECIDING
+from studies.experiment import ALPHA, EXPONENT_GAP, fit_law, select_k
 from studies.simulation import Documents, Family, Texts
 
 SIZES = 7
 DRAWS = 700
-ALPHA = 0.1
-APART = 0.03
 MIN_TESTS = 50  # a cell with fewer tests says nothing about their false alarms
 LENGTHS = {"even": "as the others", "uneven": "tenfold", "wild": "hundredfold", "extreme": "thousandfold"}
 
 
 def draw(rng: np.random.Generator, family: Family, texts: Texts) -> dict[str, float]:
-    """Make one draw: the exponents of RBP_1 and RBP_100 minus that of CE. The truth is 0 and APART."""
+    """Draw the exponents of RBP_1 (`equal`) and RBP_100 (`apart`) minus that of CE. The truth is 0 and EXPONENT_GAP."""
     documents = Documents.draw(rng, texts)
-    counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
+    counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + EXPONENT_GAP))
     row = {"k_of_lengths": float(deciding_documents(documents.length.astype(np.float64))), "n": texts.documents}
     for name, k in (("equal", 1), ("apart", 100)):
-        [law] = laws(family.s, [size_counts.select([k]) for size_counts in counts], neg_log_rbp_over_ce)
-        assert law is not None
-        delta = law.alpha
+        delta = fit_law(family.s, select_k(counts, k), neg_log_rbp_over_ce).alpha
         row |= {f"{name}_value": delta.value, f"{name}_sampling": delta.sampling, f"{name}_k": delta.deciding_documents}
         row[f"{name}_scatter"] = stdtrit(delta.df, 0.975) ** 2 * delta.scatter
     return row
@@ -78,7 +74,7 @@ def has_large_k_and_k_l(rows: pd.DataFrame, name: str) -> FloatArray:
     return np.asarray(has_large_k(rows, name) & (rows["k_of_lengths"] >= MIN_DECIDING))
 
 
-def always(rows: pd.DataFrame, name: str) -> FloatArray:
+def has_any_k(rows: pd.DataFrame, name: str) -> FloatArray:
     """Return True for each draw, because all draws are tested."""
     return np.full(len(rows), True)
 
@@ -89,12 +85,12 @@ RULES: Mapping[tuple[str, str], tuple[Rule, Rule]] = {
     ("K is at least 4 (used)", "with K_L (used)"): (has_large_k, df_with_lengths),
     ("K is at least 4 (used)", "without K_L"): (has_large_k, df_without_lengths),
     ("K and K_L are at least 4", "with K_L (used)"): (has_large_k_and_k_l, df_with_lengths),
-    ("everything", "with K_L (used)"): (always, df_with_lengths),
-    ("everything", "without K_L"): (always, df_without_lengths),
+    ("everything", "with K_L (used)"): (has_any_k, df_with_lengths),
+    ("everything", "without K_L"): (has_any_k, df_without_lengths),
 }
-"""The rules. A key has the first two columns of the table: what is tested, and how d is computed.
+"""The rules. A key has the first two columns of the table: the tested draws, and the rule for degrees of freedom.
 
-A value has two functions of the draws: which draws are tested, (draws,), and their degrees of freedom, (draws,).
+A value has two functions, which return whether each draw is tested, (draws,), and its degrees of freedom, (draws,).
 """
 
 
@@ -108,23 +104,22 @@ def draw_cells(lengths: str) -> list[pd.DataFrame]:
     return cells
 
 
-def _range(values: list[float]) -> str:
-    return (
-        f"{min(values):.0f} to {max(values):.0f}" if round(min(values)) < round(max(values)) else f"{max(values):.0f}"
-    )
+def _range_text(values: list[float]) -> str:
+    least, most = f"{min(values):.0f}", f"{max(values):.0f}"
+    return f"{least} to {most}" if least != most else most
 
 
-def _row(what: str, d: str, lengths: str, cells: list[pd.DataFrame]) -> str:
+def table_row(tested_draws: str, df_rule: str, lengths: str, cells: list[pd.DataFrame]) -> str:
     """Return the row of the table for one rule and one distribution of lengths.
 
     Args:
-        what: what the rule tests, as in `RULES`.
-        d: how the rule computes the degrees of freedom, as in `RULES`.
+        tested_draws: the draws that the rule tests, as in `RULES`.
+        df_rule: how the rule computes the degrees of freedom, as in `RULES`.
         lengths: the distribution of lengths, a key of `LENGTHS`.
         cells: the draws of each cell.
 
     """
-    is_tested_by_rule, degrees_of_freedom = RULES[what, d]
+    is_tested_by_rule, degrees_of_freedom = RULES[tested_draws, df_rule]
     tested_percent, false_percent, found_percent, covered_percent, spread = [], [], [], [], []
     alarms = tests = 0
     for rows in cells:
@@ -143,10 +138,10 @@ def _row(what: str, d: str, lengths: str, cells: list[pd.DataFrame]) -> str:
         spread.append(float(np.quantile(half_width, 0.9) / np.median(half_width)))
     worst = f"{max(false_percent):.1f}" if false_percent else "too few"
     return (
-        f"| {what} | {d} | {LENGTHS[lengths]} "
-        f"| {min(covered_percent):.1f} to {max(covered_percent):.1f} | {_range(tested_percent)}% "
+        f"| {tested_draws} | {df_rule} | {LENGTHS[lengths]} "
+        f"| {min(covered_percent):.1f} to {max(covered_percent):.1f} | {_range_text(tested_percent)}% "
         f"| {100 * alarms / tests:.1f}, {worst} "
-        f"| {_range(found_percent)}% | at most {max(spread):.1f} |"
+        f"| {_range_text(found_percent)}% | at most {max(spread):.1f} |"
     )
 
 
@@ -158,9 +153,9 @@ def main() -> None:
     )
     print("|---|---|---|---:|---:|---:|---:|---:|")
     cells_by_lengths = {lengths: draw_cells(lengths) for lengths in LENGTHS}
-    for what, d in RULES:
+    for tested_draws, df_rule in RULES:
         for lengths, cells in cells_by_lengths.items():
-            print(_row(what, d, lengths, cells))
+            print(table_row(tested_draws, df_rule, lengths, cells))
 
 
 if __name__ == "__main__":

@@ -51,11 +51,11 @@ from studies.experiment import (
     Experiment,
     Outcomes,
     Settings,
-    covered,
+    coverage,
     fit_law,
     grid,
     load_plugin,
-    rejected,
+    rejection,
     select_k,
 )
 from studies.simulation import CE_OF_SMALLEST, Documents, Family, Texts
@@ -91,19 +91,19 @@ def exponents(rng: np.random.Generator, cell: Settings) -> Outcomes:
     larger_ratio = fit_law(family.s, select_k(counts, 100), neg_log_rbp_over_ce)
     rbp_100_over_rbp_1 = fit_law(family.s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1])
     outcomes = {
-        **covered("covers: CE's α", ce_law.alpha, ALPHA),
-        **covered("covers: RBP_1's α", rbp_1_law.alpha, ALPHA),
-        **covered("covers: RBP_100's α", rbp_100_law.alpha, ALPHA + EXPONENT_GAP),
-        **covered("covers: Δα = 0.03", larger_ratio.alpha, EXPONENT_GAP),
-        **rejected("false: Δα differs, though equal", equal_ratio.alpha),
-        **covered("covers: RBP_100's α minus RBP_1's", rbp_100_over_rbp_1.alpha, EXPONENT_GAP),
+        **coverage("covers: CE's α", ce_law.alpha, ALPHA),
+        **coverage("covers: RBP_1's α", rbp_1_law.alpha, ALPHA),
+        **coverage("covers: RBP_100's α", rbp_100_law.alpha, ALPHA + EXPONENT_GAP),
+        **coverage("covers: Δα = 0.03", larger_ratio.alpha, EXPONENT_GAP),
+        **rejection("false: Δα differs, though equal", equal_ratio.alpha),
+        **coverage("covers: RBP_100's α minus RBP_1's", rbp_100_over_rbp_1.alpha, EXPONENT_GAP),
     }
     claim = "share: RBP_1's α is covered by an interval that takes tokens for independent"
     outcomes[claim] = abs(rbp_1_law.alpha.value - ALPHA) <= 1.96 * _error_of_tokens(rbp_1_law, counts)
     if cell["m"] >= 4:
-        outcomes |= rejected("false: largest size is off the law", ce_law.held_out())
+        outcomes |= rejection("false: largest size is off the law", ce_law.held_out())
     if cell["m"] >= 5:
-        outcomes |= rejected("false: a bend", ce_law.bend())
+        outcomes |= rejection("false: a bend", ce_law.bend())
     return outcomes
 
 
@@ -132,13 +132,13 @@ def deciding(rng: np.random.Generator, cell: Settings) -> Outcomes:
     rbp_1_alpha = fit_law(family.s, select_k(counts, 1), neg_log_rbp).alpha
     delta_alpha = fit_law(family.s, select_k(counts, 1), neg_log_rbp_over_ce).alpha
     return {
-        **covered("covers: CE's α", ce_alpha, ALPHA),
-        **covered("covers: RBP_1's α", rbp_1_alpha, ALPHA),
+        **coverage("covers: CE's α", ce_alpha, ALPHA),
+        **coverage("covers: RBP_1's α", rbp_1_alpha, ALPHA),
         "spread: width of CE's α": 2 * ce_alpha.half_width(),
         "spread: width of RBP_1's α": 2 * rbp_1_alpha.half_width(),
         "share: Δα is falsely found, of all draws": delta_alpha.testable and delta_alpha.p() < 0.05,
         "made: test of Δα": delta_alpha.testable,
-        **rejected("false: Δα differs, though equal", delta_alpha),
+        **rejection("false: Δα differs, though equal", delta_alpha),
     }
 
 
@@ -175,7 +175,7 @@ def forecasts(rng: np.random.Generator, cell: Settings) -> Outcomes:
         ln_y = np.log(y_of_smallest * (floor + (1 - floor) * np.exp(-ALPHA * ln_s_ratio)))
         truth = ln_y + family.tau * rng.standard_normal()
         metric_law = fit_law(family.s, select_k(counts, 1), statistic)
-        outcomes |= covered(claim.format(name), metric_law.predict(s), float(truth))
+        outcomes |= coverage(claim.format(name), metric_law.predict(s), float(truth))
     return outcomes
 
 
@@ -230,7 +230,7 @@ def outlier(rng: np.random.Generator, cell: Settings) -> Outcomes:
     alpha = fit(family.s, y).alpha
     huber_is_nearer = abs(huber_alpha(family.s, y) - ALPHA) < abs(alpha.value - ALPHA)
     return {
-        **covered("covers: α, though one model is 10% off", alpha, ALPHA),
+        **coverage("covers: α, though one model is 10% off", alpha, ALPHA),
         "share: Huber's α is nearer to the truth, if one model is 10% off": huber_is_nearer,
     }
 
@@ -240,20 +240,20 @@ def smallest(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
     The simulated bend and Δα have exactly this size. The tests should find them in 80% of the draws.
     """
-    bend, delta_alpha = _detectable(tuple(cell.items()))
+    bend, delta_alpha = _smallest_detectable(tuple(cell.items()))
     bent = replace(_family(cell), bend=bend)
     counts = bent.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
-    outcomes = rejected(
+    outcomes = rejection(
         "promised: a bend of the smallest size that is found", fit_law(bent.s, counts, cross_entropy).bend()
     )
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA + delta_alpha, ALPHA))
     delta = fit_law(family.s, select_k(counts, 1), neg_log_rbp_over_ce).alpha
-    return outcomes | rejected("promised: Δα of the smallest size that is found", delta)
+    return outcomes | rejection("promised: Δα of the smallest size that is found", delta)
 
 
 @cache
-def _detectable(cell: tuple[tuple[str, object], ...]) -> tuple[float, float]:
+def _smallest_detectable(cell: tuple[tuple[str, object], ...]) -> tuple[float, float]:
     """Return the smallest bend and the smallest Δα that tests would find in 80% of cases.
 
     Both are medians over 200 simulations in which there is neither a bend nor a difference.
@@ -284,30 +284,29 @@ def power(rng: np.random.Generator, cell: Settings) -> Outcomes:
     documents = _documents(rng, cell)
     counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + EXPONENT_GAP))
     ce_law = fit_law(family.s, counts, cross_entropy)
+    rbp_100_over_ce = fit_law(family.s, select_k(counts, 100), neg_log_rbp_over_ce)
     rbp_100_over_rbp_1 = fit_law(family.s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1])
-    mispredicted = _multiplied(ce_law, np.append(np.ones(family.sizes - 1), 1.1))
+    mispredicted = _multiply_y(ce_law, np.append(np.ones(family.sizes - 1), 1.1))
     steeper = Family(family.sizes, family.tau).measure(rng, documents, alpha_ce=1.2 * ALPHA, alphas=(ALPHA, ALPHA))
     steeper_law = fit_law(family.s, steeper, cross_entropy)
-    other = Family(family.sizes, 0.0).measure(rng, _documents(rng, cell), alpha_ce=1.2 * ALPHA, alphas=(ALPHA, ALPHA))
-    other_law = fit_law(family.s, other, cross_entropy)
-    # On the second dataset, each model has the scatter of the first one, and half as much of its own.
+    without_scatter = Family(family.sizes, 0.0)
+    counts = without_scatter.measure(rng, _documents(rng, cell), alpha_ce=1.2 * ALPHA, alphas=(ALPHA, ALPHA))
+    # On the second dataset, a model has its scatter on the first dataset, and half as much separate scatter.
     shared_scatter = ce_law.y / (CE_OF_SMALLEST * family.curve(ALPHA))
     separate_scatter = Family(family.sizes, family.tau / 2).scatter(rng, 1)[:, 0]
-    with_scatter = _multiplied(other_law, shared_scatter * separate_scatter)
+    steeper_law_without_scatter = fit_law(family.s, counts, cross_entropy)
+    second_dataset_law = _multiply_y(steeper_law_without_scatter, shared_scatter * separate_scatter)
     return {
         "found: α = 0.1 of CE": ce_law.alpha.p() < 0.05,
-        "found: RBP_100's α is larger than CE's by 30%": fit_law(
-            family.s, select_k(counts, 100), neg_log_rbp_over_ce
-        ).alpha.p()
-        < 0.05,
+        "found: RBP_100's α is larger than CE's by 30%": rbp_100_over_ce.alpha.p() < 0.05,
         "found: RBP_100's α is larger than RBP_1's by 30%": rbp_100_over_rbp_1.alpha.p() < 0.05,
         "found: CE at the largest size is off by 10%": mispredicted.held_out().p() < 0.05,
         "found: CE's α of two families differs by 20%": difference_of_exponents(ce_law, steeper_law).p() < 0.05,
-        "found: CE's α on two datasets differs by 20%": with_scatter.over(ce_law).alpha.p() < 0.05,
+        "found: CE's α on two datasets differs by 20%": second_dataset_law.over(ce_law).alpha.p() < 0.05,
     }
 
 
-def _multiplied(measured: Law, factors: FloatArray) -> Law:
+def _multiply_y(measured: Law, factors: FloatArray) -> Law:
     """Return the law of the values y times factors, (m,). The errors over documents stay the same."""
     return Law(replace(measured.lines, y=measured.lines.y * factors), measured.place)
 
@@ -318,18 +317,19 @@ def families(rng: np.random.Generator, cell: Settings) -> Outcomes:
     Both families have the exponent ALPHA. They are measured on the same documents, and then on different documents.
     """
     documents = _documents(rng, cell)
-    first = Family(cell["m"], cell["tau"])
-    other = Family(cell["m"], cell["tau"] * cell["other"], slope=cell["slope"])
+    first_family = Family(cell["m"], cell["tau"])
+    other_family = Family(cell["m"], cell["tau"] * cell["other"], slope=cell["slope"])
+    cases = ((first_family, documents), (other_family, documents), (other_family, _documents(rng, cell)))
     laws = []
-    for family, family_documents in ((first, documents), (other, documents), (other, _documents(rng, cell))):
+    for family, family_documents in cases:
         counts = family.measure(rng, family_documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
         laws.append((fit_law(family.s, counts, cross_entropy), fit_law(family.s, select_k(counts, 1), neg_log_rbp)))
     (ce_law, rbp_1_law), (other_ce_law, other_rbp_1_law), (ce_law_elsewhere, _) = laws
     claim = "false: two families differ in {}, same documents"
     return {
-        **rejected(claim.format("CE's α"), difference_of_exponents(ce_law, other_ce_law)),
-        **rejected(claim.format("RBP_1's α"), difference_of_exponents(rbp_1_law, other_rbp_1_law)),
-        **rejected("false: two families differ in CE's α, other documents", ce_law.alpha - ce_law_elsewhere.alpha),
+        **rejection(claim.format("CE's α"), difference_of_exponents(ce_law, other_ce_law)),
+        **rejection(claim.format("RBP_1's α"), difference_of_exponents(rbp_1_law, other_rbp_1_law)),
+        **rejection("false: two families differ in CE's α, other documents", ce_law.alpha - ce_law_elsewhere.alpha),
     }
 
 
@@ -345,10 +345,10 @@ def datasets(rng: np.random.Generator, cell: Settings) -> Outcomes:
     for alpha in exponents[:-1]:
         counts = family.measure(rng, _documents(rng, cell), alpha_ce=float(alpha), alphas=(ALPHA, ALPHA))
         separate_scatter = Family(cell["m"], cell["tau"] / 2).scatter(rng, 1)[:, 0]
-        laws.append(_multiplied(fit_law(family.s, counts, cross_entropy), shared_scatter * separate_scatter))
+        laws.append(_multiply_y(fit_law(family.s, counts, cross_entropy), shared_scatter * separate_scatter))
     outcomes: dict[str, float] = {}
     if not cell["sd"]:
-        outcomes |= rejected("false: α differs between two datasets", laws[0].over(laws[1]).alpha)
+        outcomes |= rejection("false: α differs between two datasets", laws[0].over(laws[1]).alpha)
     mean = mean_over_datasets(laws)
     return outcomes | _mean_outcomes(mean, "datasets", float(exponents[-1]), differ=bool(cell["sd"]))
 
@@ -369,7 +369,7 @@ def _mean_outcomes(mean: Mean | None, over: str, next_exponent: float, *, differ
     if mean is None:
         return {}
     outcomes: dict[str, float] = {}
-    outcomes |= covered(f"covers: mean α over {over}", mean.mean, ALPHA)
+    outcomes |= coverage(f"covers: mean α over {over}", mean.mean, ALPHA)
     test_claim = "found: α differs between {}, sd 0.02" if differ else "false: α differs between several {}"
     return outcomes | {
         f"covers: prediction interval of α over {over}": mean.low <= next_exponent <= mean.high,
@@ -396,7 +396,7 @@ def means(rng: np.random.Generator, cell: Settings) -> Outcomes:
     if cell["other"] != 1:
         pooling = "pooled, though one family scatters 4 times as much"
     variance, df = pooled_scatter(laws)
-    return outcomes | covered(
+    return outcomes | coverage(
         f"covers: CE's α, {pooling}", laws[0].alpha_with_scatter(variance, df), float(exponents[0])
     )
 
@@ -421,10 +421,10 @@ def seeds(rng: np.random.Generator, cell: Settings) -> Outcomes:
             ce = CE_OF_SMALLEST * y[0]
             counts_of_seeds.append(documents.measure(rng, ce=ce, neg_log_rbp=neg_log_rbp_1, ks=(1,), place=place))
         counts.append(reduce(operator.add, counts_of_seeds))
-    scatter = "of which half of the scatter is common to a size" if cell["common"] else "whose scatter is independent"
+    clause = "of which half of the scatter is common to a size" if cell["common"] else "whose scatter is independent"
     return {
-        **covered(f"covers: CE's α from seeds, {scatter}", fit_law(family.s, counts, cross_entropy).alpha, ALPHA),
-        **covered(f"covers: RBP_1's α from seeds, {scatter}", fit_law(family.s, counts, neg_log_rbp).alpha, ALPHA),
+        **coverage(f"covers: CE's α from seeds, {clause}", fit_law(family.s, counts, cross_entropy).alpha, ALPHA),
+        **coverage(f"covers: RBP_1's α from seeds, {clause}", fit_law(family.s, counts, neg_log_rbp).alpha, ALPHA),
     }
 
 
@@ -441,13 +441,13 @@ def sources(rng: np.random.Generator, cell: Settings) -> Outcomes:
     outcomes: dict[str, float] = {}
     for name, units in (("sources given", grouped), ("sources not given", counts)):
         delta_alpha = fit_law(family.s, select_k(units, 1), neg_log_rbp_over_ce).alpha
-        outcomes |= covered(f"covers: CE's α, {name}", fit_law(family.s, units, cross_entropy).alpha, ALPHA)
-        outcomes |= covered(
+        outcomes |= coverage(f"covers: CE's α, {name}", fit_law(family.s, units, cross_entropy).alpha, ALPHA)
+        outcomes |= coverage(
             f"covers: RBP_1's α, {name}", fit_law(family.s, select_k(units, 1), neg_log_rbp).alpha, ALPHA
         )
         if not family.tau:  # CE of the largest model is known only if it lies on the law
-            outcomes |= covered(f"covers: CE, {name}", estimate(units[-1], cross_entropy), ce_of_largest)
-        outcomes |= rejected(f"false: Δα differs, though equal, {name}", delta_alpha)
+            outcomes |= coverage(f"covers: CE, {name}", estimate(units[-1], cross_entropy), ce_of_largest)
+        outcomes |= rejection(f"false: Δα differs, though equal, {name}", delta_alpha)
     return outcomes
 
 

@@ -3,7 +3,7 @@
 Each function in `EXPERIMENTS` makes one draw: it simulates measurements, analyses them, and returns the outcome of each
 claim. Its arguments are a generator of random numbers and the settings of a cell:
 
-    D          number of documents (in `_checkpoints`, d is the number of training tokens)
+    D          number of documents (in `_checkpoint_sizes`, d is the number of training tokens)
     m          number of sizes
     tails      distribution of the difficulty of documents, an attribute of `Texts` in studies/simulation.py
     lengths    distribution of the lengths of documents, an attribute of `Texts`
@@ -23,6 +23,7 @@ claim. Its arguments are a generator of random numbers and the settings of a cel
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +35,7 @@ from scipy.special import ndtri
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, IntArray, RankTable, log_grid
 from rbptrack.stats import cross_entropy, estimate, estimate_from_influences, law_in_k, laws, rbp
 from rbptrack.stats.changes import Changes, PairCounts, judge
-from studies.experiment import Experiment, Outcomes, Settings, covered, grid, load_plugin, rejected
+from studies.experiment import Experiment, Outcomes, Settings, coverage, grid, load_plugin, rejection
 from studies.simulation import TOKENS, Documents, Family, Texts, difficulties, population, typical_document_y
 
 VOCABULARY = 2048  # number of entries
@@ -51,9 +52,9 @@ def numbers(rng: np.random.Generator, cell: Settings) -> Outcomes:
     counts = documents.measure(rng, ce=3.0, neg_log_rbp=1.1 * np.array(ks) ** -beta, ks=ks)
     in_k = law_in_k(counts)
     return {
-        **covered("covers: CE", estimate(counts, cross_entropy), 3.0),
-        **covered("covers: RBP_1", estimate(counts.select([1]), rbp), np.exp(-1.1)),
-        **(covered("covers: β in k", in_k[0], beta) if in_k else {}),
+        **coverage("covers: CE", estimate(counts, cross_entropy), 3.0),
+        **coverage("covers: RBP_1", estimate(counts.select([1]), rbp), np.exp(-1.1)),
+        **(coverage("covers: β in k", in_k[0], beta) if in_k else {}),
     }
 
 
@@ -82,7 +83,7 @@ def _rank_distributions(tails: str, mu: float) -> FloatArray:
 
 
 @cache
-def _best_fit(tails: str, mu: float) -> tuple[FloatArray, float]:
+def _fit_population(tails: str, mu: float) -> tuple[FloatArray, float]:
     """Fit a lognormal to the ranks of the population of documents, in which each kind is equally frequent.
 
     Args:
@@ -164,16 +165,16 @@ def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
     The true values are those of the fit to the population.
     """
-    theta, gain = _best_fit(cell["tails"], 1.0)
+    theta, gain = _fit_population(cell["tails"], 1.0)
     length = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"])).length
     kinds = rng.integers(_KINDS, size=cell["D"])
     fitted = _fit_ranks(_draw_ranks(rng, cell["tails"], 1.0, kinds, length), length)
     values, u = fitted.influences
     shares = length / length.sum()
     outcomes = {
-        **covered("covers: β of the ranks", estimate_from_influences(values[0], u[:, 0], shares), theta[0]),
-        **covered("covers: γ of the ranks", estimate_from_influences(values[1], u[:, 1], shares), theta[1]),
-        **covered("covers: the lognormal's gain over Zipf's law", fitted.gain, gain),  # printed from 200 documents on
+        **coverage("covers: β of the ranks", estimate_from_influences(values[0], u[:, 0], shares), theta[0]),
+        **coverage("covers: γ of the ranks", estimate_from_influences(values[1], u[:, 1], shares), theta[1]),
+        **coverage("covers: the lognormal's gain over Zipf's law", fitted.gain, gain),  # printed from 200 documents on
     }
     if fitted.estimate("gamma").has_interval:
         outcomes["found: ranks curve as a lognormal's"] = fitted.estimate("gamma").p() < 0.05
@@ -194,15 +195,15 @@ def slopes(rng: np.random.Generator, cell: Settings) -> Outcomes:
     report = module.Report(module.GLOSSARY)
     module._add_lines(report, SimpleNamespace(keys={"family": "a", "dataset": "b"}), s, fits)
     lines = report.frame("slope").set_index("quantity")
-    theta = np.array([_best_fit(cell["tails"], float(mu))[0] for mu in mus])
+    theta = np.array([_fit_population(cell["tails"], float(mu))[0] for mu in mus])
     truth = np.polyfit(np.log(s), theta, 1)[0]
     return {
-        **_covered_by_row("covers: slope of β in ln S", lines.loc["beta"], truth[0]),
-        **_covered_by_row("covers: slope of γ in ln S", lines.loc["gamma"], truth[1]),
+        **_coverage_by_row("covers: slope of β in ln S", lines.loc["beta"], truth[0]),
+        **_coverage_by_row("covers: slope of γ in ln S", lines.loc["gamma"], truth[1]),
     }
 
 
-def _covered_by_row(claim: str, row: Any, truth: float) -> dict[str, bool]:
+def _coverage_by_row(claim: str, row: Any, truth: float) -> dict[str, bool]:
     """Return `{claim: whether the interval of the row contains the truth}`; empty if the row has no interval.
 
     Args:
@@ -249,16 +250,16 @@ def ce_parts(rng: np.random.Generator, cell: Settings) -> Outcomes:
     outcomes: dict[str, float] = {}
     if "share" in report.questions:
         share = report.frame("share").set_index("metric")
-        outcomes |= _covered_by_row("covers: share of E[ln R] in the fall of CE", share.loc["rank"], slope["rank"])
-        outcomes |= _covered_by_row(
+        outcomes |= _coverage_by_row("covers: share of E[ln R] in the fall of CE", share.loc["rank"], slope["rank"])
+        outcomes |= _coverage_by_row(
             "covers: share of H(P) in the fall of CE", share.loc["error_entropy"], slope["error_entropy"]
         )
     per_decade = report.frame("per_decade").set_index("metric")
     truth = np.polyfit(np.log10(s), population_parts[1], 1)[0]
-    outcomes |= _covered_by_row("covers: change of E[ln R] per decade", per_decade.loc["rank"], truth)
+    outcomes |= _coverage_by_row("covers: change of E[ln R] per decade", per_decade.loc["rank"], truth)
     delta = report.frame("delta").set_index("metric").loc["rank"]
     truth = -np.polyfit(np.log(s), np.log(population_parts[1] / ce), 1)[0]
-    return outcomes | _covered_by_row("covers: Δα of E[ln R] and CE", delta, truth)
+    return outcomes | _coverage_by_row("covers: Δα of E[ln R] and CE", delta, truth)
 
 
 def _slopes_against(ce: FloatArray, parts: FloatArray) -> FloatArray:
@@ -273,7 +274,7 @@ def entropy(rng: np.random.Generator, cell: Settings) -> Outcomes:
     The entropy is that of lognormal ranks among 50,304 entries. It is estimated from a sample of independent tokens.
     """
     module = load_plugin("ce_parts")
-    cumulative, truth = _many_ranks()
+    cumulative, truth = _wide_rank_distribution()
     rank = 1 + np.searchsorted(cumulative, rng.random(cell["tokens"])).clip(max=len(cumulative) - 1)
     table = _make_table(rank, np.array([len(rank)]), len(cumulative), logprob=-np.log(rank) - 1.0)
     parts = module.part_sums([table], table.histogram())
@@ -283,7 +284,7 @@ def entropy(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 @cache
-def _many_ranks() -> tuple[FloatArray, float]:
+def _wide_rank_distribution() -> tuple[FloatArray, float]:
     """Return the cumulative distribution of lognormal ranks among 50,304 entries, and its entropy in nats."""
     ln_k = np.log(np.arange(1, 50_305))
     pmf = np.exp(-((ln_k + 5.0) ** 2) / (2 * 4.0**2) - ln_k)
@@ -297,13 +298,13 @@ def emergence(rng: np.random.Generator, cell: Settings) -> Outcomes:
     They do, so the true N_eff is N.
     """
     module = load_plugin("emergence")
-    windows = _windows(rng.random(cell["D"] * TOKENS) < cell["RBP"], cell["D"], cell["N"])
-    if _too_few(windows):
+    windows = _count_windows(rng.random(cell["D"] * TOKENS) < cell["RBP"], cell["D"], cell["N"])
+    if _has_too_few_runs(windows):
         return {}
-    return rejected("false: tokens are not independent", estimate(windows, module.ln_n_eff), np.log(cell["N"]))
+    return rejection("false: tokens are not independent", estimate(windows, module.ln_n_eff), np.log(cell["N"]))
 
 
-def _windows(hit: Any, documents: int, n: int) -> FloatArray:
+def _count_windows(hit: Any, documents: int, n: int) -> FloatArray:
     """Count windows of n tokens and their outcomes in each document, (documents, 6), as `emergence` does.
 
     Args:
@@ -317,7 +318,7 @@ def _windows(hit: Any, documents: int, n: int) -> FloatArray:
     return np.asarray(load_plugin("emergence").count_windows(table, [1], [n])[:, 0, 0])
 
 
-def _too_few(windows: FloatArray) -> bool:
+def _has_too_few_runs(windows: FloatArray) -> bool:
     """Return whether `emergence`, with its default options, would refuse to analyse these counts.
 
     It needs ten runs of hits that are at least as long as the windows, from at least five documents.
@@ -335,24 +336,24 @@ def mixture(rng: np.random.Generator, cell: Settings) -> Outcomes:
     module = load_plugin("emergence")
     y = -np.log(cell["RBP"]) * np.exp(cell["sd"] * rng.standard_normal(cell["D"]))
     share = np.repeat(np.exp(-y), TOKENS)
-    windows = _windows(rng.random(len(share)) < share, cell["D"], cell["N"])
-    if _too_few(windows):
+    windows = _count_windows(rng.random(len(share)) < share, cell["D"], cell["N"])
+    if _has_too_few_runs(windows):
         return {}
     outcomes: dict[str, float] = {}
-    outcomes |= rejected("false: tokens cluster within documents", estimate(windows, module.ln_against_mixture))
+    outcomes |= rejection("false: tokens cluster within documents", estimate(windows, module.ln_against_mixture))
     early = np.tile(np.arange(TOKENS) < TOKENS // 4, cell["D"])
-    windows = _windows(rng.random(len(share)) < np.where(early, share**2, share), cell["D"], cell["N"])
-    if not _too_few(windows):
+    windows = _count_windows(rng.random(len(share)) < np.where(early, share**2, share), cell["D"], cell["N"])
+    if not _has_too_few_runs(windows):
         claim = "share: called clustering, though only the first quarter of each text is twice as hard"
-        outcomes |= rejected(claim, estimate(windows, module.ln_against_mixture))
-    windows = _windows(_sticky(rng, share), cell["D"], cell["N"])
-    if not _too_few(windows):
+        outcomes |= rejection(claim, estimate(windows, module.ln_against_mixture))
+    windows = _count_windows(_draw_clustered_hits(rng, share), cell["D"], cell["N"])
+    if not _has_too_few_runs(windows):
         claim = "found: clustering, every tenth token succeeds if the token before it does"
-        outcomes |= rejected(claim, estimate(windows, module.ln_against_mixture))
+        outcomes |= rejection(claim, estimate(windows, module.ln_against_mixture))
     return outcomes
 
 
-def _sticky(rng: np.random.Generator, share: FloatArray) -> Any:
+def _draw_clustered_hits(rng: np.random.Generator, share: FloatArray) -> Any:
     """Draw whether tokens succeed if one token in ten copies the outcome of the token before it.
 
     `share` is the probability that each token succeeds, (tokens,).
@@ -380,21 +381,21 @@ def alpha_n(rng: np.random.Generator, cell: Settings) -> Outcomes:
     for value in neg_log_rbp:
         y = float(typical_document_y(np.array([value]), cell["tails"], 0.0)[0]) if cell["differ"] else value
         share = np.repeat(np.exp(-y * difficulty), TOKENS)
-        sizes.append(_windows(rng.random(len(share)) < share, cell["D"], cell["N"]))
+        sizes.append(_count_windows(rng.random(len(share)) < share, cell["D"], cell["N"]))
         r, weights = population(cell["tails"], 0.0) if cell["differ"] else (np.ones(1), np.ones(1))
         p_n = float(weights @ np.exp(-y * cell["N"] * r))
         truths.append((-np.log(p_n), np.log(p_n) / np.log(weights @ np.exp(-y * r))))
-    if any(map(_too_few, sizes)):
+    if any(map(_has_too_few_runs, sizes)):
         return {}
     alpha, delta = (-np.polyfit(np.log(s), np.log(truth), 1)[0] for truth in zip(*truths, strict=True))
     [law_of_p_n] = laws(s, sizes, module.neg_log_p)
     [law_of_n_eff] = laws(s, sizes, module.n_eff)
     if not law_of_p_n or not law_of_n_eff:
         return {}
-    outcomes = covered("covers: α_N", law_of_p_n.alpha, alpha)
+    outcomes = coverage("covers: α_N", law_of_p_n.alpha, alpha)
     if cell["differ"]:
-        return outcomes | covered("covers: α_N - α", law_of_n_eff.alpha, delta)
-    return outcomes | rejected("false: α_N differs from α", law_of_n_eff.alpha)
+        return outcomes | coverage("covers: α_N - α", law_of_n_eff.alpha, delta)
+    return outcomes | rejection("false: α_N differs from α", law_of_n_eff.alpha)
 
 
 def answers(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -429,7 +430,7 @@ def _answer_outcomes(
     if (hits == length).sum() < 10:  # the analyzer leaves such counts out by default
         return {}
     against = partial(load_plugin("emergence").ln_against_expected, lengths.astype(np.float64))
-    return rejected(claim, estimate(sums, against))
+    return rejection(claim, estimate(sums, against))
 
 
 def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -441,27 +442,27 @@ def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
     documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"]))
     a, b = (documents.measure(rng, ce=3.0, neg_log_rbp=np.array([1.1, 0.25]), ks=(1, 100)) for _ in range(2))
     better = documents.measure(rng, ce=3.0, neg_log_rbp=np.array([1.02, 0.25]), ks=(1, 100))
-    pair = _paired(a, b)
+    pair = _pair(a, b)
     ce = pair.change(CE)
-    differ = 0.03 * rng.standard_normal(cell["D"])
-    changed = DocumentCounts(a.ks, a.document, a.tokens, a.nats + differ * a.tokens, a.hits)
-    unchanged, at_tolerance, at_twice = (_judged(a, changed, worse_by) for worse_by in (0.0, 0.01, 0.02))
+    noise = 0.03 * rng.standard_normal(cell["D"])  # nats per token
+    changed = DocumentCounts(a.ks, a.document, a.tokens, a.nats + noise * a.tokens, a.hits)
+    unchanged, at_tolerance, at_twice_tolerance = (_verdict(a, changed, worse_by) for worse_by in (0.0, 0.01, 0.02))
     return {
-        **rejected("false: top tokens flip to one side (McNemar)", pair.mcnemar),
-        **covered("covers: change of CE", ce.difference, 0.0),
-        **covered("covers: change of RBP_1", pair.change("rbp_1").difference, 0.0),
+        **rejection("false: top tokens flip to one side (McNemar)", pair.mcnemar),
+        **coverage("covers: change of CE", ce.difference, 0.0),
+        **coverage("covers: change of RBP_1", pair.change("rbp_1").difference, 0.0),
         "false: compare says worse, at the tolerance": at_tolerance == "worse",
         "false: compare says within, at the tolerance": at_tolerance == "within",
-        "found: top tokens flip to one side, RBP_1 33 to 36% (McNemar)": _paired(a, better).mcnemar.p() < 0.05,
-        "found: compare says worse, at twice the tolerance of 0.01 nats": at_twice == "worse",
+        "found: top tokens flip to one side, RBP_1 33 to 36% (McNemar)": _pair(a, better).mcnemar.p() < 0.05,
+        "found: compare says worse, at twice the tolerance of 0.01 nats": at_twice_tolerance == "worse",
         "found: compare says within (or rare), if nothing changed": unchanged in ("within", "rare"),
     }
 
 
-def _judged(a: DocumentCounts, b: DocumentCounts, worse_by: float) -> str:
+def _verdict(a: DocumentCounts, b: DocumentCounts, worse_by: float) -> str:
     """Return the answer of `compare --tolerance 0.01` after b is made worse by `worse_by` nats per token."""
     worse = DocumentCounts(b.ks, b.document, b.tokens, b.nats + worse_by * b.tokens, b.hits)
-    return judge([_paired(a, worse).change(CE)], 0.01, len(a.document))
+    return judge([_pair(a, worse).change(CE)], 0.01, len(a.document))
 
 
 def rare(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -479,7 +480,7 @@ def rare(rng: np.random.Generator, cell: Settings) -> Outcomes:
     noise = 0.01 * rng.standard_normal(cell["D"])
     damage = cell["times"] * tolerance / 0.03 * damaged + noise
     worse = DocumentCounts(a.ks, a.document, a.tokens, a.nats + damage * a.tokens, a.hits)
-    answer = judge([_paired(a, worse).change(CE)], tolerance, cell["D"])
+    answer = judge([_pair(a, worse).change(CE)], tolerance, cell["D"])
     units = "sources that are not named" if "sources" in cell else "documents"
     times = "twice the tolerance" if cell["times"] == 2 else "the tolerance"
     return {
@@ -487,7 +488,7 @@ def rare(rng: np.random.Generator, cell: Settings) -> Outcomes:
     }
 
 
-def _paired(a: DocumentCounts, b: DocumentCounts) -> Changes:
+def _pair(a: DocumentCounts, b: DocumentCounts) -> Changes:
     """Pair two measurements by document.
 
     If b has more hits in a document than a, the additional hits count as gained; if it has fewer, as lost.
@@ -508,28 +509,28 @@ def breakdown(rng: np.random.Generator, cell: Settings) -> Outcomes:
     documents = Documents.draw(rng, Texts(cell["D"], "skewed", "uneven"))
     class_lengths = np.maximum(rng.binomial(documents.length, 0.2), 1)
     outcomes: dict[str, float] = {}
-    shared = family.scatter(rng, 2)
-    for harder, alpha in ((1.0, 0.1), (1.1, 0.13)):  # the second class is 10% easier at the largest size
+    shared_scatter = family.scatter(rng, 2)
+    for class_factor, class_alpha in ((1.0, 0.1), (1.1, 0.13)):  # the second class is 10% easier at the largest size
         pairs = []
-        for i, x in enumerate(np.log(family.s / family.s[0])):
+        for i, ln_s_ratio in enumerate(np.log(family.s / family.s[0])):
             class_and_rest = []
-            for length, times, exponent in ((class_lengths, harder, alpha), (documents.length, 1.0, 0.1)):
-                part = Documents(length, documents.difficulty, documents.slope, documents.group, documents.tails)
-                y = np.exp(-exponent * x) * shared[i]
-                neg_log_rbp = np.array([1.1 * y[1] * times])
-                class_and_rest.append(part.measure(rng, ce=3.5 * y[0] * times, neg_log_rbp=neg_log_rbp, ks=(10,)).sums)
+            for length, factor, alpha in ((class_lengths, class_factor, class_alpha), (documents.length, 1.0, 0.1)):
+                part = replace(documents, length=length)
+                y = factor * np.exp(-alpha * ln_s_ratio) * shared_scatter[i]
+                neg_log_rbp = np.array([1.1 * y[1]])
+                class_and_rest.append(part.measure(rng, ce=3.5 * y[0], neg_log_rbp=neg_log_rbp, ks=(10,)).sums)
             pairs.append(np.stack(class_and_rest, axis=1))
-        outcomes |= _class_outcomes(family, pairs, differ=harder > 1)
+        outcomes |= _class_outcomes(family, pairs, class_differs=class_factor > 1)
     return outcomes
 
 
-def _class_outcomes(family: Family, pairs: Sequence[FloatArray], *, differ: bool) -> dict[str, float]:
+def _class_outcomes(family: Family, pairs: Sequence[FloatArray], *, class_differs: bool) -> dict[str, float]:
     """Compare a class of tokens with the rest, as the analyzer `breakdown` does.
 
     Args:
         family: the models.
         pairs: the sums by document of the class and of the rest, for each size.
-        differ: whether the class truly differs.
+        class_differs: whether the class truly differs.
 
     """
     module = load_plugin("breakdown")
@@ -541,14 +542,14 @@ def _class_outcomes(family: Family, pairs: Sequence[FloatArray], *, differ: bool
         for _, row in report.frame(question).iterrows():
             metric = "CE" if row["metric"] == CE else "RBP_k"
             claim = f"false: a class of tokens has another {quantity} of {metric}"
-            if differ:
+            if class_differs:
                 by = "10%" if question == "level" else "30%"
                 claim = f"found: a class of tokens has another {quantity} of {metric}, by {by}"
             if not np.isnan(row["p"]):
                 outcomes[claim] = bool(row["p"] < 0.05)
-    if differ:
+    if class_differs:
         alpha = report.frame("alpha").set_index("metric").loc[CE]
-        return outcomes | _covered_by_row("covers: α within a class of tokens", alpha, 0.13)
+        return outcomes | _coverage_by_row("covers: α within a class of tokens", alpha, 0.13)
     return outcomes
 
 
@@ -568,8 +569,8 @@ def draft(rng: np.random.Generator, cell: Settings) -> Outcomes:
     accepted = np.cumprod([(a + i) / (a + b + i) for i in range(drafted)]).sum()
     acceptance = estimate(sums, lambda x: x[..., module.ACCEPT] / x[..., module.TOKENS])
     return {
-        **covered("covers: acceptance of a draft", acceptance, a / (a + b)),
-        **covered("covers: tokens per call of the reference", module.tokens_per_call(sums, drafted), 1 + accepted),
+        **coverage("covers: acceptance of a draft", acceptance, a / (a + b)),
+        **coverage("covers: tokens per call of the reference", module.tokens_per_call(sums, drafted), 1 + accepted),
     }
 
 
@@ -608,7 +609,7 @@ def training(rng: np.random.Generator, cell: Settings) -> Outcomes:
     The fit is difficult if the number of training tokens D grows with the size S. `condition` says how strongly.
     """
     module = load_plugin("training")
-    s, d = _checkpoints(cell["m"], cell["condition"])
+    s, d = _checkpoint_sizes(cell["m"], cell["condition"])
     noise = rng.standard_normal((cell["m"], 6))
     for i in range(1, 6):
         noise[:, i] = cell["ar"] * noise[:, i - 1] + np.sqrt(1 - cell["ar"] ** 2) * noise[:, i]
@@ -622,19 +623,19 @@ def training(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 @cache
-def _checkpoints(sizes: int, condition: float) -> tuple[FloatArray, FloatArray]:
-    """Return S and D of six checkpoints of each size, (6 sizes,).
+def _checkpoint_sizes(m: int, condition: float) -> tuple[FloatArray, FloatArray]:
+    """Return S and D of six checkpoints of each size, (6 m,).
 
     Args:
-        sizes: the number of sizes.
+        m: the number of sizes.
         condition: the condition number of the columns ln S and ln D. With 1, all sizes have the same D. Otherwise D is
             spread around 20 S, and the width of the spread follows from the condition number.
 
     """
-    s = np.repeat(np.geomspace(1e7, 1e9, sizes), 6)
+    s = np.repeat(np.geomspace(1e7, 1e9, m), 6)
     if condition == 1:
-        return s, np.tile(np.geomspace(1e9, 1e11, 6), sizes)
-    spread = np.tile(np.linspace(-1, 1, 6), sizes)
+        return s, np.tile(np.geomspace(1e9, 1e11, 6), m)
+    spread = np.tile(np.linspace(-1, 1, 6), m)
 
     def tokens(ln_width: float) -> FloatArray:
         return np.asarray(20 * s * np.exp(np.exp(ln_width) * spread))

@@ -14,53 +14,50 @@ import numpy as np
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats import fit
+from studies.experiment import ALPHA
 
-ALPHA = 0.1
 TAU = 0.02  # standard deviation of ln y of a run around its law
 DRAWS = 2000
 
 
-def draw(rng: np.random.Generator, runs: FloatArray, share: float) -> FloatArray:
+def draw_deviations(rng: np.random.Generator, runs: FloatArray, shared_variance: float) -> FloatArray:
     """Draw the deviation of each run from the law in ln y, (sum of runs,).
 
     Args:
         rng: the generator of random numbers.
         runs: the number of runs of each size, (m,).
-        share: the share of the variance that the runs of a size have in common.
+        shared_variance: the share of the variance that the runs of a size have in common.
 
     """
     shared = np.repeat(rng.standard_normal(len(runs)), runs.astype(int))
     separate = rng.standard_normal(len(shared))
-    return np.asarray(TAU * (np.sqrt(share) * shared + np.sqrt(1 - share) * separate))
+    return np.asarray(TAU * (np.sqrt(shared_variance) * shared + np.sqrt(1 - shared_variance) * separate))
 
 
-def cell(sizes: int, runs: FloatArray, share: float) -> tuple[float, float, float, float]:
-    """Simulate one design.
+def simulate_design(sizes: int, runs: FloatArray, shared_variance: float) -> tuple[FloatArray, FloatArray]:
+    """Fit laws with one point for each size, and with one point for each run, to the same draws.
+
+    Args:
+        sizes: the number of sizes, m.
+        runs: the number of runs of each size, (m,).
+        shared_variance: the share of the variance that the runs of a size have in common.
 
     Returns:
-        The percentage of draws in which the interval covers alpha and the median width, with one point for each size;
-        then both numbers with one point for each run.
+        The percentage of draws in which the interval covers alpha, (2,), and the median width of the interval, (2,).
 
     """
-    rng = np.random.default_rng(round(1000 * share) + 10 * sizes + int(runs.sum()))
+    rng = np.random.default_rng(round(1000 * shared_variance) + 10 * sizes + int(runs.sum()))
     s = np.geomspace(1e6, 1e9, sizes)
-    number = np.repeat(np.arange(sizes), runs.astype(int))
-    rows = []
-    for _ in range(DRAWS):
-        y = s[number] ** -ALPHA * np.exp(draw(rng, runs, share))
-        together = fit(s, np.bincount(number, weights=y) / runs).alpha
-        apart = fit(s[number], y).alpha
-        rows.append(
-            [
-                part
-                for alpha in (together, apart)
-                for part in (abs(alpha.value - ALPHA) <= alpha.half_width(), alpha.half_width())
-            ]
-        )
-    columns = np.array(rows, dtype=np.float64)
-    covered = 100 * columns[:, [0, 2]].mean(axis=0)
-    widths = 2 * np.median(columns[:, [1, 3]], axis=0)
-    return float(covered[0]), float(widths[0]), float(covered[1]), float(widths[1])
+    size_of_run = np.repeat(np.arange(sizes), runs.astype(int))
+    errors = np.empty((DRAWS, 2))
+    half_widths = np.empty((DRAWS, 2))
+    for i in range(DRAWS):
+        y = s[size_of_run] ** -ALPHA * np.exp(draw_deviations(rng, runs, shared_variance))
+        by_size = fit(s, np.bincount(size_of_run, weights=y) / runs).alpha
+        by_run = fit(s[size_of_run], y).alpha
+        errors[i] = by_size.value - ALPHA, by_run.value - ALPHA
+        half_widths[i] = by_size.half_width(), by_run.half_width()
+    return 100 * (np.abs(errors) <= half_widths).mean(axis=0), 2 * np.median(half_widths, axis=0)
 
 
 def main() -> None:
@@ -71,12 +68,13 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|---:|")
     designs = [(m, np.full(m, float(runs))) for m, runs in product((4, 7), (1, 2, 4))]
     designs += [(m, np.array([4.0] + [1.0] * (m - 1))) for m in (4, 7)]
-    for (m, runs), share in product(designs, (0.0, 0.2, 0.5, 0.8)):
-        if runs.max() == 1 and share:
+    for (m, runs), shared_variance in product(designs, (0.0, 0.2, 0.5, 0.8)):
+        if runs.max() == 1 and shared_variance:
             continue
-        together, width, apart, width_apart = cell(m, runs, share)
-        each = f"{runs[0]:.0f}" if len(set(runs)) == 1 else "4 of the smallest, 1"
-        print(f"| {m}, {each} | {share:.0%} | {together:.1f} | {width:.3f} | {apart:.1f} | {width_apart:.3f} |")
+        covered, widths = simulate_design(m, runs, shared_variance)
+        runs_of_sizes = f"{runs[0]:.0f}" if len(set(runs)) == 1 else "4 of the smallest, 1"
+        cells = (f"{covered[0]:.1f}", f"{widths[0]:.3f}", f"{covered[1]:.1f}", f"{widths[1]:.3f}")
+        print(f"| {m}, {runs_of_sizes} | {shared_variance:.0%} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

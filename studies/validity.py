@@ -59,19 +59,19 @@ def draw_slice(task: Task) -> dict[str, FloatArray]:
     return {claim: np.array(values) for claim, values in outcomes.items()}
 
 
-def tasks_of(names: Sequence[str], draws: int, largest: int = 0) -> Iterator[Task]:
+def list_tasks(names: Sequence[str], draws: int, max_slice_draws: int = 0) -> Iterator[Task]:
     """Yield the first slice of every cell, then the second slice of every cell, and so on.
 
     Args:
         names: the names of the experiments.
         draws: the number of draws of each cell; 0 for slices without end.
-        largest: the largest number of draws in a slice; 0 for the number that each experiment sets.
+        max_slice_draws: the largest number of draws in a slice; 0 for the number that each experiment sets.
 
     """
     for slice_number in count():
         is_finished = True
         for name in names:
-            slice_draws = min(EXPERIMENTS[name].draws, largest or EXPERIMENTS[name].draws)
+            slice_draws = min(EXPERIMENTS[name].draws, max_slice_draws or EXPERIMENTS[name].draws)
             remaining = draws - slice_number * slice_draws if draws else slice_draws
             if remaining > 0:
                 is_finished = False
@@ -95,8 +95,8 @@ class Results:
 
     def add(self, task: Task, outcomes: dict[str, FloatArray]) -> None:
         """Add the outcomes of one slice."""
-        name, number, _, draws = task
-        key = (name, number)
+        name, cell_number, _, draws = task
+        key = (name, cell_number)
         self._draws[key] = self._draws.get(key, 0) + draws
         cell_outcomes = self._outcomes.setdefault(key, {})
         for claim, values in outcomes.items():
@@ -105,7 +105,7 @@ class Results:
     def frame(self) -> pd.DataFrame:
         """Return the rows of the CSV, one for each claim in each cell."""
         rows = []
-        for (name, number), outcomes in sorted(self._outcomes.items(), key=lambda item: item[0][1]):
+        for (name, cell_number), outcomes in sorted(self._outcomes.items(), key=lambda item: item[0][1]):
             for claim, slices in outcomes.items():
                 values = np.concatenate(slices)
                 rows.append(
@@ -113,8 +113,8 @@ class Results:
                         "experiment": name,
                         "claim": claim,
                         "nominal": NOMINAL.get(kind_of(claim)),
-                        "where": settings_text(EXPERIMENTS[name].cells[number]),
-                        "draws": self._draws[name, number],
+                        "where": settings_text(EXPERIMENTS[name].cells[cell_number]),
+                        "draws": self._draws[name, cell_number],
                         "judged": len(values),
                         "value": float(f"{summary(claim, values):.4g}"),
                     }
@@ -131,7 +131,7 @@ class Results:
         partial_file.replace(self.path)
 
 
-def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, largest: int, minutes: float) -> None:
+def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, max_slice_draws: int, minutes: float) -> None:
     """Make the draws in several processes, and write results as they come.
 
     Args:
@@ -139,7 +139,7 @@ def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, largest
         path: the CSV file.
         jobs: the number of processes.
         draws: the number of draws of each cell; 0 for as many as the time allows.
-        largest: the largest number of draws in a slice; 0 for the number that each experiment sets.
+        max_slice_draws: the largest number of draws in a slice; 0 for the number that each experiment sets.
         minutes: the time limit in minutes; 0 for no limit.
 
     """
@@ -147,7 +147,7 @@ def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, largest
     began = written_at = time.monotonic()
     ends = began + 60 * minutes if minutes else float("inf")
     results = Results(path, names)
-    tasks = tasks_of(names, draws, largest)
+    tasks = list_tasks(names, draws, max_slice_draws)
     slices_by_round: dict[int, int] = {}
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         running: dict[Future[dict[str, FloatArray]], Task] = {}
@@ -183,7 +183,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="only write the documentation's tables and rates")
     options = parser.parse_args()
     if options.table:
-        validity_page.write(pd.read_csv(CSV))
+        validity_page.write_files(pd.read_csv(CSV))
         return
     unknown = sorted(set(options.experiments) - set(EXPERIMENTS))
     if unknown:
@@ -194,7 +194,7 @@ def main() -> None:
         options.out / CSV.name,
         jobs=options.jobs,
         draws=options.draws or (0 if options.minutes else 1000),
-        largest=options.slice,
+        max_slice_draws=options.slice,
         minutes=options.minutes,
     )
 

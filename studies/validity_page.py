@@ -18,16 +18,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
 
+import numpy as np
 import pandas as pd
 
 from studies.experiment import NOMINAL, ROOT, kind_of
+from studies.gates import LENGTHS
 
 PAGE = "docs/explanation/validity.md"
 END = "<!-- end -->"
 
-_VARIANTS = {
+_SCATTER = {
     "ends": "end sizes scatter {} times as much",
     "grows": "the largest model scatters {} times as much as the smallest",
     "ar": "scatter of neighbouring sizes correlated by {}",
@@ -61,18 +65,18 @@ _LABELS = {
 }
 
 
-def write(rows: pd.DataFrame) -> None:
+def write_files(rows: pd.DataFrame) -> None:
     """Write the tables and the quoted rates into all files that contain some.
 
     Args:
         rows: the rows of studies/validity.csv.
 
     """
-    for name, text in texts(rows).items():
+    for name, text in file_texts(rows).items():
         (ROOT / name).write_text(text, encoding="utf-8")
 
 
-def texts(rows: pd.DataFrame) -> dict[str, str]:
+def file_texts(rows: pd.DataFrame) -> dict[str, str]:
     """Return the text that each file with tables or quoted rates should have.
 
     Args:
@@ -87,99 +91,99 @@ def texts(rows: pd.DataFrame) -> dict[str, str]:
         by_name[name] = (ROOT / name).read_text(encoding="utf-8")
     for title, table in TABLES.items():
         begin = f"<!-- made by studies/validity.py: {title} -->"
-        before, begin_found, rest = by_name[PAGE].partition(begin)
-        _, end_found, after = rest.partition(END)
+        before, begin_found, old_table_and_rest = by_name[PAGE].partition(begin)
+        _, end_found, after = old_table_and_rest.partition(END)
         if not begin_found or not end_found:
             raise SystemExit(f"{PAGE} has no lines {begin} and {END}")
         by_name[PAGE] = f"{before}{begin}\n\n{table(rows)}\n\n{END}{after}"
     for quote in QUOTES:
-        by_name[quote.file] = quote.filled(by_name[quote.file], rows)
+        by_name[quote.file] = quote.fill_in(by_name[quote.file], rows)
     return by_name
 
 
-def rates(rows: pd.DataFrame) -> str:
+def interval_table(rows: pd.DataFrame) -> str:
     """Return the table of intervals and false alarms. A row has the median and the worst of the cells of a claim."""
     lines = [
         "| claim | nominal | median | worst | where | cells | draws a cell |",
         "|---|---:|---:|---:|---|---:|---:|",
     ]
-    of_kind = rows[rows["claim"].map(kind_of).isin(["covers", "false"]) & (rows["experiment"] != "deciding")]
-    for claim, of_claim in _by_claim(of_kind):
-        is_test = claim.startswith(_LABELS["false"])
-        worst = of_claim.sort_values("value", ascending=not is_test, kind="stable").iloc[0]
-        shown = _bold_if(_fails(worst), worst["value"])
+    chosen = rows["claim"].map(kind_of).isin(["covers", "false"]) & (rows["experiment"] != "deciding")
+    for title, cells in _group_by_claim(rows[chosen]):
+        kind = kind_of(cells["claim"].iloc[0])
+        worst = cells.sort_values("value", ascending=kind == "covers", kind="stable").iloc[0]
         lines.append(
-            f"| {claim} | {_nominal(claim)} | {of_claim['value'].median():.1f} | {shown} | {_where(worst)} "
-            f"| {len(of_claim)} | {_draws(of_claim)} |"
+            f"| {title} | {NOMINAL[kind]} | {cells['value'].median():.1f} | {_format_result(worst)} "
+            f"| {_settings_text(worst)} | {len(cells)} | {_draws_text(cells)} |"
         )
     return "\n".join(lines)
 
 
-def _rates_of(topic: str) -> Callable[[pd.DataFrame], str]:
-    """Return a function that makes the table of one topic, without the cells in which models do not scatter alike."""
+def _table_of_topic(topic: str) -> Callable[[pd.DataFrame], str]:
+    """Return a function that makes the table of one topic. Cells in which models do not scatter alike are left out."""
 
     def table(rows: pd.DataFrame) -> str:
         chosen = rows["experiment"].map(_TOPICS).fillna(_OTHER_TOPIC) == topic
-        return rates(rows[chosen & (_variants(rows) == "")])
+        return interval_table(rows[chosen & (_scatter_of_cells(rows) == "")])
 
     return table
 
 
-def scatter(rows: pd.DataFrame) -> str:
+def scatter_table(rows: pd.DataFrame) -> str:
     """Return the table of cells in which models do not scatter alike: the median and the worst of each claim."""
-    variants = _variants(rows)
-    chosen = (variants != "") & rows["claim"].map(kind_of).isin(["covers", "false"])
-    rows = rows.assign(variant=variants)[chosen & (rows["judged"] >= rows["draws"] / 2)]
-    names = list(rows["variant"].unique())
+    scatter = _scatter_of_cells(rows)
+    chosen = (scatter != "") & rows["claim"].map(kind_of).isin(["covers", "false"])
+    rows = rows.assign(scatter=scatter)[chosen & (rows["judged"] >= rows["draws"] / 2)]
+    names = list(rows["scatter"].unique())
     lines = [
         f"| claim | nominal | {' | '.join(f'{name}: median | worst' for name in names)} |",
         "|---|" + "---:|" * (1 + 2 * len(names)),
     ]
-    for claim, of_claim in rows.groupby("claim", sort=False):
-        kind, _, what = str(claim).partition(": ")
-        cells = []
+    for claim, claim_rows in rows.groupby("claim", sort=False):
+        kind = kind_of(str(claim))
+        columns = []
         for name in names:
-            of_variant = of_claim[of_claim["variant"] == name]
-            worst = of_variant.sort_values("value", ascending=kind == "covers", kind="stable").iloc[0]
-            cells.append(f"{of_variant['value'].median():.1f} | {_bold_if(_fails(worst), worst['value'])}")
-        lines.append(f"| {_LABELS[kind]}: {what} | {NOMINAL[kind]} | {' | '.join(cells)} |")
+            cells = claim_rows[claim_rows["scatter"] == name]
+            worst = cells.sort_values("value", ascending=kind == "covers", kind="stable").iloc[0]
+            columns.append(f"{cells['value'].median():.1f} | {_format_result(worst)}")
+        lines.append(f"| {_title(str(claim))} | {NOMINAL[kind]} | {' | '.join(columns)} |")
     return "\n".join(lines)
 
 
-def power(rows: pd.DataFrame) -> str:
+def power_table(rows: pd.DataFrame) -> str:
     """Return the table of what tests find. A row has the median, least and largest result of a claim's cells."""
     lines = [
         "| test | nominal | median | least | where | most | where | draws a cell |",
         "|---|---:|---:|---:|---|---:|---|---:|",
     ]
-    for claim, of_claim in _by_claim(rows[rows["claim"].map(kind_of).isin(["found", "promised"])]):
-        ordered = of_claim.sort_values("value", kind="stable")
+    for title, cells in _group_by_claim(rows[rows["claim"].map(kind_of).isin(["found", "promised"])]):
+        ordered = cells.sort_values("value", kind="stable")
         least, most = ordered.iloc[0], ordered.iloc[-1]
-        nominal = NOMINAL.get(kind_of(of_claim["claim"].iloc[0]), "")
+        nominal = NOMINAL.get(kind_of(least["claim"]), "")
         lines.append(
-            f"| {claim} | {nominal} | {of_claim['value'].median():.0f} | {_bold_if(_fails(least), least['value'], 0)} "
-            f"| {_where(least)} | {most['value']:.0f} | {_where(most)} | {_draws(of_claim)} |"
+            f"| {title} | {nominal} | {cells['value'].median():.0f} | {_format_result(least, digits=0)} "
+            f"| {_settings_text(least)} | {most['value']:.0f} | {_settings_text(most)} | {_draws_text(cells)} |"
         )
     return "\n".join(lines)
 
 
-def others(rows: pd.DataFrame) -> str:
+def other_numbers_table(rows: pd.DataFrame) -> str:
     """Return the table of numbers without a nominal value."""
     lines = ["| number | median | least | where | most | where |", "|---|---:|---:|---|---:|---|"]
-    of_kind = rows["claim"].map(kind_of).isin(["share", "median", "error"]) & (rows["experiment"] != "deciding")
-    for claim, of_claim in _by_claim(rows[of_kind & (_variants(rows) == "")]):
-        ordered = of_claim.sort_values("value", kind="stable")
+    chosen = rows["claim"].map(kind_of).isin(["share", "median", "error"]) & (rows["experiment"] != "deciding")
+    for title, cells in _group_by_claim(rows[chosen & (_scatter_of_cells(rows) == "")]):
+        ordered = cells.sort_values("value", kind="stable")
         least, most = ordered.iloc[0], ordered.iloc[-1]
         form = ".3f" if kind_of(least["claim"]) == "error" else ".0f"
         unit = "%" if kind_of(least["claim"]) == "share" else ""
         lines.append(
-            f"| {claim} | {of_claim['value'].median():{form}}{unit} | {least['value']:{form}}{unit} | {_where(least)} "
-            f"| {most['value']:{form}}{unit} | {_where(most)} |"
+            f"| {title} | {cells['value'].median():{form}}{unit} "
+            f"| {least['value']:{form}}{unit} | {_settings_text(least)} "
+            f"| {most['value']:{form}}{unit} | {_settings_text(most)} |"
         )
     return "\n".join(lines)
 
 
-def deciding(rows: pd.DataFrame) -> str:
+def deciding_table(rows: pd.DataFrame) -> str:
     """Return the table of how many documents decide a number.
 
     A row is for one number of documents and one distribution of lengths. It has ranges over all cells with these two
@@ -191,107 +195,97 @@ def deciding(rows: pd.DataFrame) -> str:
         "|---|---:|---:|---:|---:|---:|",
     ]
     rows = rows[rows["experiment"] == "deciding"]
-    for documents in (20, 50, 135):
-        for lengths, label in {
-            "even": "as the others",
-            "uneven": "tenfold",
-            "wild": "hundredfold",
-            "extreme": "thousandfold",
-        }.items():
-            cells = rows[rows["where"].str.contains(rf"D={documents} \w+ {lengths}")]
-            by_kind = {kind: cells[cells["claim"].map(kind_of) == kind]["value"] for kind in _KINDS_OF_DECIDING}
-            spread = by_kind["spread"].max()
-            made = by_kind["made"]
-            false = by_kind["false"]
-            lines.append(
-                f"| {documents}, {label} | {_range(by_kind['covers'])} | at most {_bold_if(spread > 2.5, spread)} "
-                f"| {_range(by_kind['share'])} | {made.min():.0f} to {made.max():.0f}% "
-                f"| {false.min():.1f} to {_bold_if(false.max() > NOMINAL['false'] + _TOLERATED, false.max())} |"
-            )
+    for documents, (lengths, label) in product((20, 50, 135), LENGTHS.items()):
+        cells = rows[rows["where"].str.contains(rf"D={documents} \w+ {lengths}")]
+        values_of_kind = dict(list(cells.groupby(cells["claim"].map(kind_of))["value"]))
+        spread = values_of_kind["spread"].max()
+        percent_made = values_of_kind["made"]
+        percent_false = values_of_kind["false"]
+        most_false = _format_number(percent_false.max(), bold=percent_false.max() > NOMINAL["false"] + _TOLERATED)
+        lines.append(
+            f"| {documents}, {label} | {_range_text(values_of_kind['covers'])} "
+            f"| at most {_format_number(spread, bold=spread > 2.5)} "
+            f"| {_range_text(values_of_kind['share'])} | {percent_made.min():.0f} to {percent_made.max():.0f}% "
+            f"| {percent_false.min():.1f} to {most_false} |"
+        )
     return "\n".join(lines)
 
 
-_KINDS_OF_DECIDING = ("covers", "spread", "share", "made", "false")
-
 TABLES: Mapping[str, Callable[[pd.DataFrame], str]] = {
-    "the law of one family": _rates_of("the law of one family"),
-    "models that do not scatter alike": scatter,
-    "several families, datasets or seeds": _rates_of("several families, datasets or seeds"),
-    "documents with a common source": _rates_of("documents with a common source"),
-    _OTHER_TOPIC: _rates_of(_OTHER_TOPIC),
-    "what tests find": power,
-    "other numbers": others,
-    "how many documents decide": deciding,
+    "the law of one family": _table_of_topic("the law of one family"),
+    "models that do not scatter alike": scatter_table,
+    "several families, datasets or seeds": _table_of_topic("several families, datasets or seeds"),
+    "documents with a common source": _table_of_topic("documents with a common source"),
+    _OTHER_TOPIC: _table_of_topic(_OTHER_TOPIC),
+    "what tests find": power_table,
+    "other numbers": other_numbers_table,
+    "how many documents decide": deciding_table,
 }
 
 
-def _by_claim(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+def _title(claim: str) -> str:
+    """Return the title of a claim in the tables: `false alarm: a bend` for `false: a bend`."""
+    kind, _, subject = claim.partition(": ")
+    return f"{_LABELS[kind]}: {subject}"
+
+
+def _group_by_claim(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Group rows by claim.
 
     Cells in which an analyzer answered in fewer than half of the draws are left out. A claim without other cells is not
     returned. The cells of `exponents` in which models do not scatter alike form claims of their own.
 
     Returns:
-        The name of each claim in the tables, such as `false alarm: a bend`, and its rows.
+        The title of each claim in the tables, and its rows.
 
     """
     claims = []
-    for (_, claim, varied), of_claim in rows.groupby(["experiment", "claim", _variants(rows)], sort=False):
-        usable = of_claim[of_claim["judged"] >= of_claim["draws"] / 2]
+    for (_, claim, scatter), claim_rows in rows.groupby(["experiment", "claim", _scatter_of_cells(rows)], sort=False):
+        usable = claim_rows[claim_rows["judged"] >= claim_rows["draws"] / 2]
         if len(usable):
-            kind, _, what = str(claim).partition(": ")
-            name = f"{_LABELS[kind]}: {what}"
-            claims.append((f"{name}; {varied}" if varied else name, usable))
+            title = _title(str(claim))
+            claims.append((f"{title}; {scatter}" if scatter else title, usable))
     return claims
 
 
-def _variants(rows: pd.DataFrame) -> pd.Series:
-    """Return how models scatter in the cell of each row, or an empty text if all models scatter alike."""
-    return rows["where"].where(rows["experiment"] == "exponents", "").map(_variant)
+def _scatter_of_cells(rows: pd.DataFrame) -> pd.Series:
+    """Describe how models scatter in the cell of each row. The text is empty if all models scatter alike."""
+    return rows["where"].where(rows["experiment"] == "exponents", "").map(_describe_scatter)
 
 
-def _variant(where: str) -> str:
-    """Describe how models scatter in a cell, for the name of a claim.
-
-    Returns an empty text if all models of the cell scatter alike and independently of each other.
-    """
-    for name, description in _VARIANTS.items():
-        found = re.search(rf"\b{name}=(\S+)", where)
-        if found:
-            return description.format(found[1])
+def _describe_scatter(settings: str) -> str:
+    for name, description in _SCATTER.items():
+        match = re.search(rf"\b{name}=(\S+)", settings)
+        if match:
+            return description.format(match[1])
     return ""
 
 
-def _where(row: pd.Series) -> str:
-    """Return the settings of a cell. A setting that is part of the claim's name (see `_variant`) is left out."""
-    where = str(row["where"])
-    return re.sub(rf" ?\b({'|'.join(_VARIANTS)})=\S+", "", where) if row["experiment"] == "exponents" else where
+def _settings_text(row: pd.Series) -> str:
+    """Return the settings of a cell, without settings of the scatter, which the title of the claim describes."""
+    settings = str(row["where"])
+    if row["experiment"] != "exponents":
+        return settings
+    return re.sub(rf" ?\b({'|'.join(_SCATTER)})=\S+", "", settings)
 
 
-def _nominal(claim: str) -> int:
-    return NOMINAL["false" if claim.startswith(_LABELS["false"]) else "covers"]
-
-
-def _fails(row: pd.Series) -> bool:
-    """Return whether the result of a cell is more than 3 percentage points worse than its nominal value."""
+def _format_result(row: pd.Series, *, digits: int = 1) -> str:
+    """Format the result of a cell. It is bold if it is more than 3 percentage points worse than its nominal value."""
     kind = kind_of(row["claim"])
-    if kind not in NOMINAL:
-        return False
-    off = float(row["value"]) - NOMINAL[kind]
-    return off > _TOLERATED if kind == "false" else off < -_TOLERATED
+    excess = float(row["value"]) - NOMINAL.get(kind, np.nan)
+    return _format_number(row["value"], digits, bold=excess > _TOLERATED if kind == "false" else excess < -_TOLERATED)
 
 
-def _bold_if(fails: bool, value: float, digits: int = 1) -> str:
-    shown = f"{value:.{digits}f}"
-    return f"**{shown}**" if fails else shown
+def _format_number(value: float, digits: int = 1, *, bold: bool) -> str:
+    return f"**{value:.{digits}f}**" if bold else f"{value:.{digits}f}"
 
 
-def _draws(rows: pd.DataFrame) -> str:
+def _draws_text(rows: pd.DataFrame) -> str:
     fewest, most = rows["judged"].min(), rows["judged"].max()
     return f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
 
 
-def _range(values: pd.Series) -> str:
+def _range_text(values: pd.Series) -> str:
     return f"{values.min():.1f} to {values.max():.1f}"
 
 
@@ -302,8 +296,7 @@ class Rate:
     Attributes:
         claim: the claim, as in the CSV.
         where: a regular expression. The rate is computed from the cells whose settings match it.
-        how: the results of these cells that are quoted. `range` quotes the least and the largest result, `least` only
-            the least, and `most` only the largest.
+        quoted: `range` quotes the least and the largest result of these cells, and `most` only the largest.
         experiment: the experiment that the cells belong to. It is empty if only one experiment makes the claim.
         digits: the number of digits after the decimal point.
 
@@ -311,7 +304,7 @@ class Rate:
 
     claim: str
     where: str = ""
-    how: str = "range"
+    quoted: Literal["range", "most"] = "range"
     experiment: str = ""
     digits: int = 0
 
@@ -324,9 +317,7 @@ class Rate:
         if not len(chosen):
             raise SystemExit(f"studies/validity.csv has no cells of {self.claim!r} where {self.where!r}")
         least, most = (f"{value:.{self.digits}f}" for value in (chosen["value"].min(), chosen["value"].max()))
-        if self.how == "range" and least != most:
-            return f"{least} to {most}"
-        return least if self.how == "least" else most
+        return f"{least} to {most}" if self.quoted == "range" and least != most else most
 
 
 @dataclass(frozen=True)
@@ -343,9 +334,9 @@ class Quote:
 
     file: str
     passage: str
-    rates: tuple[Rate, ...] = field(default=())
+    rates: tuple[Rate, ...]
 
-    def filled(self, text: str, rows: pd.DataFrame) -> str:
+    def fill_in(self, text: str, rows: pd.DataFrame) -> str:
         """Return the text of the file with this passage's rates from the CSV.
 
         Args:
@@ -353,9 +344,9 @@ class Quote:
             rows: the rows of studies/validity.csv.
 
         """
-        number = r"(\d[\d.,]*(?: to \d[\d.,]*)?)"
-        words = [re.escape(part).replace(r"\{\}", number) for part in self.passage.split()]
-        matches = list(re.finditer(r"\s+".join(words), text))
+        rate_pattern = r"(\d[\d.,]*(?: to \d[\d.,]*)?)"
+        word_patterns = [re.escape(word).replace(r"\{\}", rate_pattern) for word in self.passage.split()]
+        matches = list(re.finditer(r"\s+".join(word_patterns), text))
         if len(matches) != 1:
             raise SystemExit(f"{self.file} has {len(matches)} passages like {self.passage!r}; one is expected")
         [match] = matches

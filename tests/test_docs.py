@@ -187,7 +187,7 @@ def test_the_reference_is_current() -> None:
 
 
 def test_simulated_rates_are_those_of_the_csv() -> None:
-    for name, text in validity_page.texts(pd.read_csv(ROOT / "studies/validity.csv")).items():
+    for name, text in validity_page.file_texts(pd.read_csv(ROOT / "studies/validity.csv")).items():
         assert (ROOT / name).read_text() == text, f"python -m studies.validity --table makes {name} anew"
 
 

@@ -1,0 +1,35 @@
+"""Tests that studies run. They call private functions of plugins, which mypy does not check."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from studies import gates, seeds, validity
+
+
+@pytest.mark.parametrize("name", list(validity.EXPERIMENTS))
+def test_experiment_has_finite_outcomes_in_first_and_last_cell(name: str) -> None:
+    experiment = validity.EXPERIMENTS[name]
+    rng = np.random.default_rng(0)
+    outcomes: dict[str, float] = {}
+    for _ in range(5):  # some draws have no outcome, because the analyzer would refuse the data
+        outcomes |= experiment.draw(rng, experiment.cells[0])
+        outcomes |= experiment.draw(rng, experiment.cells[-1])
+    assert outcomes
+    assert np.isfinite([float(outcome) for outcome in outcomes.values()]).all()
+
+
+def test_gates_make_a_row_for_every_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gates, "DRAWS", 1)
+    cells = gates.draw_cells("even")
+    for tested_draws, df_rule in gates.RULES:
+        row = gates.table_row(tested_draws, df_rule, "even", cells)
+        assert row.startswith(f"| {tested_draws} | {df_rule} | as the others |")
+
+
+def test_seeds_cover_alpha_if_every_run_is_a_point_and_runs_are_independent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeds, "DRAWS", 100)
+    covered, widths = seeds.simulate_design(4, np.full(4, 2.0), 0.0)
+    assert covered[1] > 85
+    assert widths[1] < widths[0]
