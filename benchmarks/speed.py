@@ -1,19 +1,19 @@
-"""Compare the speed of a measurement with three other ways of scoring the same documents, in one process.
+"""Compare the speed of a measurement with three other methods of scoring the same documents, in one process.
 
     python -m benchmarks.speed [--shapes pythia-14m,pythia-70m] [--tokens 16000] [--rounds 5] [--out FILE.json]
 
-The models have published shapes and random weights. The documents are random, of 16 to 512 tokens. There are four ways:
+The models have published shapes and random weights. The documents are random, of 16 to 512 tokens. The methods are:
 
 bare      only the forward pass, with full logits that are not used
 plain     the forward pass, log_softmax over full logits, and the rank of each target by comparison
 rbptrack  a whole measurement, which also writes its rank table to disk
 lm-eval   `loglikelihood_rolling` of lm-evaluation-harness, if it is installed: log-probabilities without ranks
 
-The first three ways use the same batches. lm-eval does not, so its ratio is only roughly comparable. It takes batches
-of 4 sequences. With the default options these are 16 batches of about 1,070 tokens, padding included, while the other
-ways use 10 batches of about 1,790 tokens. It also scores the first token of a document.
+The first three methods use the same batches. lm-eval takes batches of 4 sequences, so its ratio is only roughly
+comparable. With the default options these are 16 batches of about 1,070 tokens, padding included, while the other
+methods use 10 batches of about 1,790 tokens. lm-eval also scores the first token of a document.
 
-The ways take turns in each round, so a slow moment of the machine affects all of them. The ratios are medians over the
+The methods take turns in each round, so a slow moment of the machine affects all of them. Ratios are medians over the
 rounds.
 """
 
@@ -48,7 +48,7 @@ Seconds = tuple[float, float]
 """Seconds of wall time, and seconds of processor time in all threads of this process."""
 
 
-def batches_of(corpus: Corpus, batch_tokens: int) -> list[Batch]:
+def make_batches(corpus: Corpus, batch_tokens: int) -> list[Batch]:
     """Group the sequences of a corpus into batches of similar length, as a measurement does.
 
     Args:
@@ -61,14 +61,14 @@ def batches_of(corpus: Corpus, batch_tokens: int) -> list[Batch]:
 
 
 @torch.inference_mode()
-def bare(model: CausalModel, batches: Sequence[Batch]) -> None:
+def compute_logits(model: CausalModel, batches: Sequence[Batch]) -> None:
     """Compute the full logits of all batches, and do nothing with them."""
     for batch in batches:
         model.full_logits(batch.token_ids.to(model.device))
 
 
 @torch.inference_mode()
-def plain(model: CausalModel, batches: Sequence[Batch]) -> None:
+def compute_ranks(model: CausalModel, batches: Sequence[Batch]) -> None:
     """Compute the full logits of all batches, their log_softmax, and the rank of each target.
 
     The rank is the number of entries with at least the log-probability of the target.
@@ -122,7 +122,7 @@ def lm_eval_function(module: Any, corpus: Corpus) -> Callable[[], object] | None
     return lambda: scorer.loglikelihood_rolling(requests, disable_tqdm=True)
 
 
-def timed(call: Callable[[], object], device: torch.device) -> Seconds:
+def time_call(call: Callable[[], object], device: torch.device) -> Seconds:
     """Measure the wall time and the processor time of one call. Waits until the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -134,48 +134,50 @@ def timed(call: Callable[[], object], device: torch.device) -> Seconds:
     return time.perf_counter() - wall_start, time.process_time() - processor_start
 
 
-def compare(ways: Mapping[str, Callable[[], object]], device: torch.device, rounds: int) -> dict[str, list[Seconds]]:
-    """Time all ways of scoring in each round.
+def time_methods(
+    methods: Mapping[str, Callable[[], object]], device: torch.device, rounds: int
+) -> dict[str, list[Seconds]]:
+    """Time all methods of scoring in each round.
 
-    Before the first round, each way runs once without a clock, because the first call is slower. Every other round runs
-    the ways in reverse order.
+    Before the first round, each method runs once without a clock, because the first call is slower. Every other round
+    runs the methods in reverse order.
 
     Args:
-        ways: the function of each way, by name.
+        methods: the function of each method, by name.
         device: the device of the model.
         rounds: the number of rounds that are timed.
 
     Returns:
-        The times of each way, one for each round.
+        The times of each method, one for each round.
 
     """
-    for call in ways.values():
+    for call in methods.values():
         call()
-    seconds: dict[str, list[Seconds]] = {name: [] for name in ways}
+    seconds: dict[str, list[Seconds]] = {name: [] for name in methods}
     for number in range(rounds):
-        names = list(ways)
+        names = list(methods)
         if number % 2:
             names.reverse()
         for name in names:
-            seconds[name].append(timed(ways[name], device))
+            seconds[name].append(time_call(methods[name], device))
     return seconds
 
 
-def ratio(seconds: Mapping[str, list[Seconds]], way: str, over: str, clock: int) -> float:
-    """Return the speed of one way divided by the speed of another: the median over the rounds.
+def relative_speed(seconds: Mapping[str, list[Seconds]], method: str, baseline: str, clock: int) -> float:
+    """Return the speed of a method divided by the speed of another, the median over the rounds.
 
     Args:
-        seconds: the times of each way, one for each round.
-        way: the name of the way.
-        over: the name of the way to divide by.
+        seconds: the times of each method, one for each round.
+        method: the name of the method.
+        baseline: the name of the method to divide by.
         clock: 0 for wall time, 1 for processor time.
 
     """
-    return median(b[clock] / a[clock] for a, b in zip(seconds[way], seconds[over], strict=True))
+    return median(b[clock] / a[clock] for a, b in zip(seconds[method], seconds[baseline], strict=True))
 
 
 def time_shape(shape: str, tokens: int, rounds: int, *, vocab_size: int = 0) -> dict[str, Any]:
-    """Time all ways for a model of one shape on this machine's CPU.
+    """Time all methods for a model of one shape on this machine's CPU.
 
     Args:
         shape: the name of a shape in `SHAPES`.
@@ -184,34 +186,34 @@ def time_shape(shape: str, tokens: int, rounds: int, *, vocab_size: int = 0) -> 
         vocab_size: the number of entries of the vocabulary. With 0, it is the one of the shape.
 
     Returns:
-        The settings, and for each way its speed in tokens per second and its relative speed by both clocks.
+        The settings, and for each method its speed in tokens per second and its relative speed by both clocks.
 
     """
     module = random_module(shape, vocab_size=vocab_size)
     model = split_model(module, shape)
     corpus = random_corpus(tokens, vocab_size=model.vocab_size)
-    batches = batches_of(corpus, BATCH_TOKENS["cpu"])
+    batches = make_batches(corpus, BATCH_TOKENS["cpu"])
     engine = EngineConfig(batch_tokens=BATCH_TOKENS["cpu"])
-    ways: dict[str, Callable[[], object]] = {
-        "bare": lambda: bare(model, batches),
-        "plain": lambda: plain(model, batches),
+    methods: dict[str, Callable[[], object]] = {
+        "bare": lambda: compute_logits(model, batches),
+        "plain": lambda: compute_ranks(model, batches),
         "rbptrack": lambda: run_measurement(model, corpus, engine),
     }
     lm_eval = lm_eval_function(module, corpus)
     if lm_eval:
-        ways["lm-eval"] = lm_eval
-    seconds = compare(ways, model.device, rounds)
+        methods["lm-eval"] = lm_eval
+    seconds = time_methods(methods, model.device, rounds)
     result: dict[str, Any] = {"shape": shape, "tokens": corpus.num_targets, "rounds": rounds}
-    for name in ways:
+    for name in methods:
         result[name] = {
             "tokens_per_second": corpus.num_targets / median(wall for wall, _ in seconds[name]),
-            "over_bare": ratio(seconds, name, "bare", 0),
-            "over_bare_by_processor": ratio(seconds, name, "bare", 1),
+            "over_bare": relative_speed(seconds, name, "bare", 0),
+            "over_bare_by_processor": relative_speed(seconds, name, "bare", 1),
         }
     return result
 
 
-def machine() -> str:
+def describe_machine() -> str:
     """Describe this machine: processor, cores, load and versions."""
     cpuinfo = Path("/proc/cpuinfo")  # on Linux only
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
@@ -221,7 +223,7 @@ def machine() -> str:
 
 
 def main() -> None:
-    """Time all ways for each shape, print a line for each way, and write the results to the file of `--out`."""
+    """Time all methods for each shape, print a line for each method, and write the results to the file of `--out`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", default="pythia-14m,pythia-70m")
     parser.add_argument("--tokens", type=int, default=16_000)
@@ -229,7 +231,7 @@ def main() -> None:
     parser.add_argument("--vocab-size", type=int, default=0, help="instead of the shapes' vocabulary sizes")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    print(machine())
+    print(describe_machine())
     results = []
     for shape in options.shapes.split(","):
         results.append(time_shape(shape, options.tokens, options.rounds, vocab_size=options.vocab_size))
@@ -241,7 +243,7 @@ def main() -> None:
                     flush=True,
                 )
     if options.out:
-        options.out.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
+        options.out.write_text(json.dumps({"machine": describe_machine(), "results": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

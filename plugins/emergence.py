@@ -102,14 +102,14 @@ def count_windows(piece: RankTable, ks: Sequence[int], lengths: Sequence[int]) -
         runs = series[is_run]
         run_length = np.diff(series, append=len(piece))[is_run]
         for j, n in enumerate(lengths):
-            is_long = stretch_length >= n
-            sum_stretches = partial(np.bincount, document[stretches[is_long]], minlength=len(present))
-            counts[:, i, j, WINDOWS] = sum_stretches(weights=stretch_length[is_long] - n + 1)
-            counts[:, i, j, TOKENS] = sum_stretches(weights=stretch_length[is_long])
-            counts[:, i, j, HITS] = sum_stretches(weights=stretch_hits[is_long])
-            is_long = run_length >= n
-            sum_runs = partial(np.bincount, document[runs[is_long]], minlength=len(present))
-            counts[:, i, j, SUCCEEDED] = sum_runs(weights=run_length[is_long] - n + 1)
+            has_window = stretch_length >= n
+            sum_stretches = partial(np.bincount, document[stretches[has_window]], minlength=len(present))
+            counts[:, i, j, WINDOWS] = sum_stretches(weights=stretch_length[has_window] - n + 1)
+            counts[:, i, j, TOKENS] = sum_stretches(weights=stretch_length[has_window])
+            counts[:, i, j, HITS] = sum_stretches(weights=stretch_hits[has_window])
+            has_success = run_length >= n
+            sum_runs = partial(np.bincount, document[runs[has_success]], minlength=len(present))
+            counts[:, i, j, SUCCEEDED] = sum_runs(weights=run_length[has_success] - n + 1)
             counts[:, i, j, RUNS] = sum_runs()
             probability = probability_of_hits(counts[:, i, j, HITS], counts[:, i, j, TOKENS], n)
             counts[:, i, j, MIXTURE] = counts[:, i, j, WINDOWS] * probability
@@ -142,7 +142,7 @@ def _begins_stretch(piece: RankTable) -> npt.NDArray[np.bool_]:
     return begins
 
 
-def whole_answers(piece: RankTable, ks: Sequence[int], last_field: int, cut_at: float) -> FloatArray:
+def count_whole_answers(piece: RankTable, ks: Sequence[int], last_field: int, cut_at: float) -> FloatArray:
     """Count the tokens and the hits at each k of each document's answer, (documents, 1 + ks).
 
     An answer is the last of at least two fields. It is whole if its tokens directly follow other scored tokens, none of
@@ -157,14 +157,14 @@ def whole_answers(piece: RankTable, ks: Sequence[int], last_field: int, cut_at: 
     """
     present, document = piece.documents
     field = piece.column("field")
-    answer = (field == last_field) & (field > 0)
-    gaps = piece.sum_by_document(answer & _begins_stretch(piece))
+    in_answer = (field == last_field) & (field > 0)
+    gaps = piece.sum_by_document(in_answer & _begins_stretch(piece))
     last_position = np.zeros(len(present))
-    np.maximum.at(last_position, document[answer], piece.column("position")[answer])
+    np.maximum.at(last_position, document[in_answer], piece.column("position")[in_answer])
     is_whole = (gaps == 0) & (last_position < cut_at - 1)
-    counts = [piece.sum_by_document(answer)]
+    counts = [piece.sum_by_document(in_answer)]
     for k in ks:
-        counts.append(piece.sum_by_document(answer & (piece.rank <= k)))
+        counts.append(piece.sum_by_document(in_answer & (piece.rank <= k)))
     return np.where(is_whole[:, None], np.column_stack(counts), 0.0)
 
 
@@ -247,7 +247,7 @@ GLOSSARY: Glossary = {
         "if independent",
         ".3g",
     ),
-    "runs": Term("number of runs of at least N hits"),
+    "runs": Term("number of runs of at least N hits", "runs of hits"),
     "documents": Term("number of documents, or groups, with such a run"),
     "answers": Term("number of documents with a whole answer"),
     "succeeded": Term("share of answers in which all tokens have R <= k", form=".1%"),
@@ -256,6 +256,12 @@ GLOSSARY: Glossary = {
     "R2": Term("share of the variance of ln y that the law explains", "R²"),
     "sizes": Term("number of sizes with enough runs of hits; the law is fitted to them"),
 }
+
+
+HOW_TO_READ = (
+    "p_N is the share of windows of N tokens in which all tokens have R <= k. The mixture is p_N if tokens were "
+    "independent within each document. 'if independent' is p_N if all tokens were independent."
+)
 
 
 class Emergence(Analyzer):
@@ -282,7 +288,7 @@ class Emergence(Analyzer):
         answers: list[dict[str, Any]] = []
 
         def load(family: Family, run_id: str) -> Successes:
-            return self._read(runs, family, run_id, lengths)
+            return self._count_successes(runs, family, run_id, lengths)
 
         reading = read_families(runs, load)
         for family, sizes in reading:
@@ -297,6 +303,7 @@ class Emergence(Analyzer):
         if not windows:
             report.notes.append("No measurement has ranks in which windows can be counted.")
             return report
+        report.notes.append(HOW_TO_READ)
         report.tables["windows"] = pd.DataFrame(windows)
         if answers:
             report.tables["answers"] = pd.DataFrame(answers)
@@ -309,8 +316,7 @@ class Emergence(Analyzer):
         _draw(report)
         return report
 
-    def _read(self, runs: Runs, family: Family, run_id: str, lengths: Sequence[int]) -> Successes:
-        """Count the windows and whole answers of one run."""
+    def _count_successes(self, runs: Runs, family: Family, run_id: str, lengths: Sequence[int]) -> Successes:
         ks = family.ks_below_vocab(self.ks)
         last_field = max(int(piece.column("field").max(initial=0)) for piece in runs.rank_pieces(run_id, ["field"]))
         is_truncated = family.rows["sequence"].eq("truncate").fillna(False).any()
@@ -319,7 +325,7 @@ class Emergence(Analyzer):
         answers = []
         for piece in runs.rank_pieces(run_id, ["document", "position", "field", "rank"]):
             windows.append(count_windows(piece, ks, lengths))
-            answers.append(whole_answers(piece, ks, last_field, cut_at))
+            answers.append(count_whole_answers(piece, ks, last_field, cut_at))
         length, hits = np.split(np.concatenate(answers), [1], axis=1)
         answer_lengths = np.unique(length[length > 0])
         counts = np.zeros((len(length), len(ks), 3 + len(answer_lengths)))
@@ -350,11 +356,11 @@ class Emergence(Analyzer):
         keys: dict[str, Any] = {**family.keys, "metric": rbp_name(k), "N": n}
         largest = rows[-1]
         if n > 1 and np.isfinite(largest["n_eff"]):
-            beside = {name: largest[name] for name in ("S", "p_n", "independent", "runs", "documents")}
-            report.add("n_eff", estimate(counts[-1], ln_n_eff), null=np.log(n), show=np.exp, beside=beside, **keys)
-            beside = {name: largest[name] for name in ("S", "p_n", "mixture", "n_eff_mixture")}
+            rates = {name: largest[name] for name in ("S", "p_n", "independent", "runs", "documents")}
+            report.add("n_eff", estimate(counts[-1], ln_n_eff), null=np.log(n), show=np.exp, beside=rates, **keys)
+            mixture = {name: largest[name] for name in ("S", "p_n", "mixture", "n_eff_mixture")}
             ratio = estimate(counts[-1], ln_against_mixture)
-            report.add("clustering", ratio, null=0.0, show=np.exp, beside=beside, **keys)
+            report.add("clustering", ratio, null=0.0, show=np.exp, beside=mixture, **keys)
         usable = [m for m, row in enumerate(rows) if np.isfinite(row["p_n"])]
         if len(usable) > 1:
             s = family.s[usable]
@@ -455,7 +461,7 @@ def _reasons_without_interval(
         documents = (fewest[:, 0, :, WINDOWS] > 0).sum(axis=0)  # the number of documents with windows of each length
         rare = [str(n) for n, number in zip(lengths, documents, strict=True) if 0 < number < MIN_UNITS]
         if rare:
-            yield (f"no intervals at N = {listed(rare)}: fewer than {MIN_UNITS} documents have windows of this length")
+            yield f"no intervals at N = {listed(rare)}: fewer than {MIN_UNITS} documents have windows of this length"
 
 
 def _nonempty_rows(counts: FloatArray) -> FloatArray:
@@ -473,8 +479,8 @@ def _headline(report: Report) -> str:
     longest = rows["N"].max()
     measured = range_text(rows[rows["N"] == longest]["n_eff"], ".1f")
     clustering = report.frame("clustering")
-    of_longest = clustering[(clustering["metric"] == metric) & (clustering["N"] == longest)]
-    mixture = range_text(of_longest["n_eff_mixture"], ".1f")
+    longest_rows = clustering[(clustering["metric"] == metric) & (clustering["N"] == longest)]
+    mixture = range_text(longest_rows["n_eff_mixture"], ".1f")
     comparison = f"{longest} tokens in a row succeed as often as {measured} independent tokens"
     texts = {"above": "right tokens cluster within documents", "below": "right tokens spread out within documents"}
     tested = verdict_clause(clustering, texts, noun="case", none="no clustering within documents was found")
@@ -505,6 +511,6 @@ def _draw(report: Report) -> None:
     if "answers" in report.tables:
         answers = report.tables["answers"].rename(columns={"succeeded": "as measured", "independent": "if independent"})
         title = "whole answers that succeed"
-        long = answers.melt(keys[:-1], ["as measured", "if independent"], "by", title).dropna()
-        long["panel"] = long["dataset"] + ", k = " + long["k"].astype(str)
-        report.figures["answers"] = facets(long, x="S", y=title, facet="panel", dash="by")
+        shares = answers.melt(keys[:-1], ["as measured", "if independent"], "by", title).dropna()
+        shares["panel"] = shares["dataset"] + ", k = " + shares["k"].astype(str)
+        report.figures["answers"] = facets(shares, x="S", y=title, facet="panel", dash="by")

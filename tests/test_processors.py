@@ -30,7 +30,7 @@ def test_an_environment_that_is_not_complete_is_made_anew(monkeypatch: pytest.Mo
     monkeypatch.setattr(processors, "requirements", lambda _: ["--no-index", "no-such-library"])
     for _ in range(2):  # pip fails, and fails again, because nothing that it left counts as complete
         with pytest.raises(subprocess.CalledProcessError):
-            processors.environment("lowest")
+            processors.make_environment("lowest")
 
 
 @pytest.mark.parametrize(

@@ -174,17 +174,17 @@ def speeds(scale: Scale, device: str) -> Iterator[Row]:
         model = split_model(random_module(shape, device=device, dtype=dtype, vocab_size=scale.vocab_size), shape)
         tokens = scale.tokens // 8 if model.largest_params > 10**9 else scale.tokens
         corpus = random_corpus(tokens, vocab_size=model.vocab_size)
-        batches = speed.batches_of(corpus, engine.batch_tokens)
-        ways = {
-            "bare": partial(speed.bare, model, batches),
+        batches = speed.make_batches(corpus, engine.batch_tokens)
+        methods = {
+            "bare": partial(speed.compute_logits, model, batches),
             "rbptrack": partial(speed.run_measurement, model, corpus, engine),
         }
-        seconds = speed.compare(ways, model.device, rounds=3)
+        seconds = speed.time_methods(methods, model.device, rounds=3)
         yield {
             "step": "speed",
             "what": f"{shape}, {_dtype_name(dtype)}",
             "tokens_per_second": corpus.num_targets / float(np.median([wall for wall, _ in seconds["rbptrack"]])),
-            "over_bare": speed.ratio(seconds, "rbptrack", "bare", 0),
+            "over_bare": speed.relative_speed(seconds, "rbptrack", "bare", 0),
             "peak_bytes": _measure(model, corpus)[1],
         }
 
@@ -289,7 +289,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in step(SCALES[device], device):
             print(json.dumps(row), flush=True)
             rows.append(row)
-    device_name = torch.cuda.get_device_name() if device == "cuda" else speed.machine()
+    device_name = torch.cuda.get_device_name() if device == "cuda" else speed.describe_machine()
     options.out.write_text(
         json.dumps({"device": device_name, "torch": torch.__version__, "rows": rows}, indent=1) + "\n"
     )

@@ -25,49 +25,49 @@ from playwright.sync_api import sync_playwright
 
 DOCS = Path(__file__).parent.parent / "docs"
 PROGRAM = (sys.executable, "-u", "-m", "rbptrack")
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
-PATIENCE = 300_000  # milliseconds that a page may take
-WIDTH = 1200  # width of the report in pixels
-CHARTS = (1400, 1000)  # width and height of MLflow's page in pixels
+CHROMIUM_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+PAGE_TIMEOUT = 300_000  # milliseconds that a page may take
+REPORT_WIDTH = 1200  # width of the report in pixels
+MLFLOW_SIZE = (1400, 1000)  # width and height of MLflow's page in pixels
 
 
 @contextmanager
-def browser() -> Iterator[Any]:
+def start_browser() -> Iterator[Any]:
     """Start Chromium without a window, and close it at the end of the block."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         raise SystemExit("error: Chromium is not installed. Install it, for example by `apt-get install chromium`.")
     with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=path, args=[*FLAGS])
+        yield playwright.chromium.launch(executable_path=path, args=[*CHROMIUM_FLAGS])
 
 
-def picture_report(chromium: Any, folder: Path) -> None:
+def write_report_picture(chromium: Any, folder: Path) -> None:
     """Take a picture of the top of a report's page: the headline, the explorer and the table of exponents."""
     report = folder / "report.html"
     subprocess.run([*PROGRAM, "report", "--analyzers", "power_law", "--out", str(report)], cwd=folder, check=True)
-    page = chromium.new_page(viewport={"width": WIDTH, "height": 800})
+    page = chromium.new_page(viewport={"width": REPORT_WIDTH, "height": 800})
     page.goto(report.as_uri())
     page.locator("#explorer .first :is(svg, canvas)").first.wait_for()
     page.wait_for_timeout(2000)  # until fonts are loaded and the layout stands still
     end = page.locator("main > details").first.bounding_box()["y"]  # the first folded analysis
     page.screenshot(
-        path=DOCS / "explorer.png", clip={"x": 0, "y": 0, "width": WIDTH, "height": end - 8}, full_page=True
+        path=DOCS / "explorer.png", clip={"x": 0, "y": 0, "width": REPORT_WIDTH, "height": end - 8}, full_page=True
     )
 
 
-def picture_charts(chromium: Any, folder: Path) -> None:
+def write_mlflow_picture(chromium: Any, folder: Path) -> None:
     """Take a picture of MLflow's charts of the measurements."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
     command = [*PROGRAM, "ui", "--port", str(port)]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
         try:
             lines = server.stdout or iter(())
             address = next(match[0] for line in lines if (match := re.search(r"http://\S+/#\S+", line)))
-            next(line for line in lines if "startup complete" in line)
-            page = chromium.new_page(viewport=dict(zip(("width", "height"), CHARTS, strict=True)))
-            page.set_default_timeout(PATIENCE)
+            any("startup complete" in line for line in lines)  # reads until the server is ready
+            page = chromium.new_page(viewport=dict(zip(("width", "height"), MLFLOW_SIZE, strict=True)))
+            page.set_default_timeout(PAGE_TIMEOUT)
             page.goto(address)
             points = page.locator('[data-testid="experiment-view-compare-runs-card"] .scatterlayer .points path')
             points.nth(20).wait_for(state="attached")
@@ -89,9 +89,9 @@ def main() -> None:
         folder = (options.folder or Path(temporary)).absolute()
         if options.folder is None:
             subprocess.run([*PROGRAM, "demo"], cwd=folder, check=True)
-        with browser() as chromium:
-            picture_report(chromium, folder)
-            picture_charts(chromium, folder)
+        with start_browser() as chromium:
+            write_report_picture(chromium, folder)
+            write_mlflow_picture(chromium, folder)
 
 
 if __name__ == "__main__":

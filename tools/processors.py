@@ -73,7 +73,7 @@ class CaseResult:
     Attributes:
         case: the name of the case.
         versions: the versions of the libraries.
-        tests: the sum of pytest's run.
+        tests: the last line that pytest prints, without the time.
         analysed: how the lines about the first case's demo compare with those of the first case.
         measured: how the lines about the case's own demo compare with those of the first case.
         passed: whether no test failed and no line differs.
@@ -90,9 +90,8 @@ class CaseResult:
 
 def kernels(torch: str, mkl: str, openblas: str, threads: int) -> dict[str, str]:
     """Return the environment variables that choose kernels and the number of threads."""
-    number = str(threads)
-    chosen = {"OMP_NUM_THREADS": number, "OPENBLAS_NUM_THREADS": number}
-    return chosen | {"ATEN_CPU_CAPABILITY": torch, "MKL_CBWR": mkl, "OPENBLAS_CORETYPE": openblas}
+    kernel_variables = {"ATEN_CPU_CAPABILITY": torch, "MKL_CBWR": mkl, "OPENBLAS_CORETYPE": openblas}
+    return kernel_variables | {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
 
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
@@ -119,27 +118,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"There is no case {', '.join(sorted(unknown))}. The cases are {', '.join(names)}.")
     results = []
     with tempfile.TemporaryDirectory() as name:
-        first, expected = Path(name), list[str]()
+        native_folder = Path(name)
+        expected: list[str] = []
         if not options.without_demo:
-            if measure_demo(CASES[0], Path(sys.executable), first):
-                expected = lines_about(first, CASES[0], Path(sys.executable))
+            if measure_demo(CASES[0], Path(sys.executable), native_folder):
+                expected = analysis_lines(native_folder, CASES[0], Path(sys.executable))
             if not expected:
                 return 1
         for case in CASES:
             if not options.names or case.name in options.names:
-                outcome = run_case(case, first, expected)
+                outcome = run_case(case, native_folder, expected)
                 results.append(outcome)
                 print(f"{outcome}\n", flush=True)
     print(*table(results), sep="\n")
     return 0 if all(outcome.passed for outcome in results) else 1
 
 
-def run_case(case: Case, first: Path, expected: Sequence[str]) -> CaseResult:
+def run_case(case: Case, native_folder: Path, expected: Sequence[str]) -> CaseResult:
     """Run a case, print each failure, and return the result.
 
     Args:
         case: the case.
-        first: the folder with the first case's demo.
+        native_folder: the folder with the demo of the first case.
         expected: the lines that the first case printed about it; empty to run only the tests.
 
     """
@@ -148,7 +148,7 @@ def run_case(case: Case, first: Path, expected: Sequence[str]) -> CaseResult:
         return CaseResult(case.name, f"left out, because this processor lacks {', '.join(sorted(lacking))}")
     if case.versions == "lowest" and sys.version_info >= (3, 13):
         return CaseResult(case.name, "left out, because these versions have no wheels for Python 3.13")
-    python = environment(case.versions) if case.versions else Path(sys.executable)
+    python = make_environment(case.versions) if case.versions else Path(sys.executable)
     versions = library_versions(python)
     if case.versions and versions == library_versions(Path(sys.executable)):
         return CaseResult(case.name, "left out, because these are the installed versions")
@@ -157,16 +157,16 @@ def run_case(case: Case, first: Path, expected: Sequence[str]) -> CaseResult:
     passed = tests.returncode == 0
     if not passed:
         print(tests.stdout, flush=True)
-    last = tests.stdout.splitlines()[-1] if passed else "failed"
-    outcome = CaseResult(case.name, versions, last.partition(" in ")[0], passed=passed)
+    summary = tests.stdout.splitlines()[-1].partition(" in ")[0] if passed else "failed"
+    outcome = CaseResult(case.name, versions, summary, passed=passed)
     if not expected:
         return outcome
     if case is CASES[0]:
         return replace(outcome, analysed=f"{len(expected)} lines", measured=f"{len(expected)} lines")
-    analysed = lines_about(first, case, python)
+    analysed = analysis_lines(native_folder, case, python)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        measured = lines_about(folder, case, python) if measure_demo(case, python, folder) else []
+        measured = analysis_lines(folder, case, python) if measure_demo(case, python, folder) else []
     analysis_diff = differences(expected, analysed)
     measurement_diff = differences(expected, measured, share=MAX_SHARE)
     print(*analysis_diff, *measurement_diff, sep="\n", flush=True)
@@ -183,7 +183,7 @@ def run_case(case: Case, first: Path, expected: Sequence[str]) -> CaseResult:
 
 def table(results: Iterable[CaseResult]) -> list[str]:
     """Return the outcomes as the lines of a table in Markdown."""
-    rows = [(each.case, each.tests, each.analysed, each.measured, each.versions) for each in results]
+    rows = [(result.case, result.tests, result.analysed, result.measured, result.versions) for result in results]
     head = ("case", "tests", "the first case's demo", "the demo measured again", ", ".join(LIBRARIES))
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
 
@@ -196,22 +196,24 @@ def differences(expected: Sequence[str], printed: Sequence[str], *, share: Decim
     """
     if share and len(expected) == len(printed):
         pairs = zip(expected, printed, strict=True)
-        printed = [one if one == other or _is_close(one, other, share) else other for one, other in pairs]
+        printed = [first if _is_close(first, second, share) else second for first, second in pairs]
     return list(difflib.unified_diff(expected, printed, "expected", "printed", n=0, lineterm=""))
 
 
-def _is_close(one: str, other: str, share: Decimal) -> bool:
-    if _words(one) != _words(other):
+def _is_close(first: str, second: str, share: Decimal) -> bool:
+    """Return whether two lines have the same words, and numbers that differ as little as `differences` permits."""
+    if _text_without_numbers(first) != _text_without_numbers(second):
         return False
-    for x, y in zip(numbers_in([one]), numbers_in([other]), strict=True):
-        a, b = (Decimal(text.rstrip("%").replace(",", "")) for text in (x, y))
-        unit = Decimal(0) if x.strip("-").replace(",", "").isdigit() else max(_unit(a), _unit(b))
+    for first_text, second_text in zip(numbers_in([first]), numbers_in([second]), strict=True):
+        a, b = (Decimal(text.rstrip("%").replace(",", "")) for text in (first_text, second_text))
+        is_whole_number = first_text.strip("-").replace(",", "").isdigit()
+        unit = Decimal(0) if is_whole_number else max(_last_digit(a), _last_digit(b))
         if abs(a - b) > max(unit, share * max(abs(a), abs(b))):
             return False
     return True
 
 
-def _words(line: str) -> str:
+def _text_without_numbers(line: str) -> str:
     return re.sub(r"\s+|─+|━+", " ", NUMBER.sub("#", line)).strip()
 
 
@@ -219,7 +221,7 @@ def numbers_in(lines: Iterable[str]) -> list[str]:
     return [number for line in lines for number in NUMBER.findall(line)]
 
 
-def _unit(number: Decimal) -> Decimal:
+def _last_digit(number: Decimal) -> Decimal:
     """Return one unit of the last digit."""
     return Decimal(1).scaleb(int(number.as_tuple().exponent))
 
@@ -249,7 +251,7 @@ def requirements(versions: str) -> list[str]:
     return lowest
 
 
-def environment(versions: str) -> Path:
+def make_environment(versions: str) -> Path:
     """Make an environment in build/ with these versions. Returns its Python.
 
     All other packages come from the environment of this process. An environment that is complete is used again, unless
@@ -294,20 +296,20 @@ def run(case: Case, words: Sequence[str | Path], folder: Path) -> subprocess.Com
 
 def measure_demo(case: Case, python: Path, folder: Path) -> bool:
     """Measure the demo into a folder. Returns whether that succeeded; if not, prints why."""
-    done = run(case, [python, "-m", "rbptrack", "demo", "analyzers=[]"], folder)
-    if done.returncode:
-        print(f"{case.name}: the demo failed with exit code {done.returncode}:", done.stdout, sep="\n", flush=True)
-    return done.returncode == 0
+    demo = run(case, [python, "-m", "rbptrack", "demo", "analyzers=[]"], folder)
+    if demo.returncode:
+        print(f"{case.name}: the demo failed with exit code {demo.returncode}:", demo.stdout, sep="\n", flush=True)
+    return demo.returncode == 0
 
 
-def lines_about(folder: Path, case: Case, python: Path) -> list[str]:
-    """Return the lines that all analyzers print about a folder's store. If they fail, prints why, and returns none."""
+def analysis_lines(folder: Path, case: Case, python: Path) -> list[str]:
+    """Return the lines that all analyzers print about a folder's store. If they fail, print why and return no line."""
     wide = replace(case, variables={**case.variables, "COLUMNS": "400"})  # wide enough for all columns
-    done = run(wide, [python, "-W", "ignore", "-c", "from tools.processors import print_all; print_all()"], folder)
-    if done.returncode:
-        print(f"{case.name}: the analysis failed with exit code {done.returncode}:", done.stdout, sep="\n", flush=True)
+    analysis = run(wide, [python, "-W", "ignore", "-c", "from tools.processors import print_all; print_all()"], folder)
+    if analysis.returncode:
+        print(f"{case.name}: the analysis failed with exit code {analysis.returncode}:\n{analysis.stdout}", flush=True)
         return []
-    return done.stdout.splitlines()
+    return analysis.stdout.splitlines()
 
 
 def print_all() -> None:

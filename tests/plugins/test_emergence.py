@@ -13,9 +13,9 @@ from plugins.emergence import (
     SUCCEEDED,
     WINDOWS,
     Emergence,
+    count_whole_answers,
     count_windows,
     expected_successes,
-    whole_answers,
 )
 from rbptrack.analysis import Report
 from rbptrack.analysis.testing import NeedsRanks
@@ -225,16 +225,16 @@ def table_of_one_whole_answer() -> RankTable:
 
 
 def test_whole_answers_counts_tokens_and_hits_of_whole_answer_alone() -> None:
-    counts = whole_answers(table_of_one_whole_answer(), [1, 10], 1, np.inf)
+    counts = count_whole_answers(table_of_one_whole_answer(), [1, 10], 1, np.inf)
     assert counts.tolist() == [[3, 2, 3], [0, 0, 0], [0, 0, 0]]
 
 
 def test_whole_answers_leaves_out_answer_that_reaches_the_cut() -> None:
-    assert not whole_answers(table_of_one_whole_answer(), [1], 1, 5).any()
+    assert not count_whole_answers(table_of_one_whole_answer(), [1], 1, 5).any()
 
 
 def test_whole_answers_of_documents_with_one_field_are_none() -> None:
-    assert not whole_answers(rank_table([1, 1]), [1], 0, np.inf).any()
+    assert not count_whole_answers(rank_table([1, 1]), [1], 0, np.inf).any()
 
 
 def test_expected_answers_of_two_lengths_worked_out_by_hand() -> None:

@@ -9,14 +9,11 @@ from studies import gates, seeds, validity
 
 
 @pytest.mark.parametrize("name", list(validity.EXPERIMENTS))
-def test_experiment_has_finite_outcomes_in_first_and_last_cell(name: str) -> None:
+def test_experiment_has_finite_outcomes(name: str) -> None:
     experiment = validity.EXPERIMENTS[name]
     rng = np.random.default_rng(0)
-    outcomes: dict[str, float] = {}
-    for _ in range(5):  # some draws have no outcome, because the analyzer would refuse the data
-        outcomes |= experiment.draw(rng, experiment.cells[0])
-        outcomes |= experiment.draw(rng, experiment.cells[-1])
-    assert outcomes
+    draws = (experiment.draw(rng, experiment.cells[-1]) for _ in range(10))
+    outcomes = next(filter(None, draws))  # some draws have no outcome, because the analyzer would refuse the data
     assert np.isfinite([float(outcome) for outcome in outcomes.values()]).all()
 
 

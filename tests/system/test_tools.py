@@ -31,16 +31,17 @@ def test_gpu_proof_runs_its_steps_on_a_cpu(tmp_path: Path) -> None:
 
 def test_speed_batches_of_holds_all_targets_in_batches_of_limited_size() -> None:
     corpus = random_corpus(400, vocab_size=300, seq_len=64)
-    batches = speed.batches_of(corpus, 128)
+    batches = speed.make_batches(corpus, 128)
     assert sum(map(len, batches)) == corpus.num_targets
     assert max(batch.size for batch in batches) <= 128
 
 
 def test_speed_compare_times_every_way_in_every_round() -> None:
     model = split_model(random_module("pythia-14m", vocab_size=300), "random")
-    batches = speed.batches_of(random_corpus(400, vocab_size=300, seq_len=64), 128)
-    speed.plain(model, batches)
-    seconds = speed.compare({"bare": lambda: speed.bare(model, batches), "none": lambda: None}, model.device, 2)
+    batches = speed.make_batches(random_corpus(400, vocab_size=300, seq_len=64), 128)
+    speed.compute_ranks(model, batches)
+    methods = {"bare": lambda: speed.compute_logits(model, batches), "none": lambda: None}
+    seconds = speed.time_methods(methods, model.device, 2)
     assert {way: len(rounds) for way, rounds in seconds.items()} == {"bare": 2, "none": 2}
 
 
@@ -48,7 +49,7 @@ def test_speed_compare_times_every_way_in_every_round() -> None:
 def test_speed_ratio_is_median_over_rounds(clock: int, ratio: float) -> None:
     """Each round has the seconds of two clocks."""
     seconds = {"ours": [(1.0, 2.0), (2.0, 3.0), (4.0, 4.0)], "bare": [(2.0, 3.0), (1.0, 9.0), (4.0, 4.0)]}
-    assert speed.ratio(seconds, "ours", "bare", clock) == ratio
+    assert speed.relative_speed(seconds, "ours", "bare", clock) == ratio
 
 
 def test_stores_make_twice_makes_measurements_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
