@@ -26,7 +26,7 @@ class StoreAway(RbptrackError):
 
 
 class StoreRefuses(BadInput):
-    """The tracking store does not allow this user to write. Measurements stay on the local disk until it does."""
+    """The tracking store refuses to write. Measurements stay on the local disk until it accepts them."""
 
 
 class MissingArtifact(RbptrackError):

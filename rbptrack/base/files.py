@@ -113,7 +113,7 @@ def check_regular_file(path: Path, option: str) -> Path:
         if not os.path.lexists(path):
             raise BadInput(f"{option}: there is no file {path}")
     except (OSError, ValueError) as error:  # too long, a loop of links, a zero byte
-        raise BadInput(f"{option}: {str(path)[:100]!r} is not a path of a file ({error})") from error
+        raise BadInput(f"{option}: {str(path)[:100]!r} is not a path of a file") from error
     raise BadInput(f"{option}: {path} is {describe_kind(path)}, not a file")
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rbptrack.base.errors import MissingArtifact, first_line
+from rbptrack.base.errors import MissingArtifact
 from rbptrack.base.files import replacing
 
 _CHECKSUM_BYTES = 4
@@ -48,7 +48,7 @@ class TableWriter:
         # Values of float columns rarely repeat, so a dictionary or compression would not make them smaller.
         floats = {field.name for field in self._schema if pa.types.is_floating(field.type)}
         temporary = self._resources.enter_context(replacing(self._path))
-        self._resources.enter_context(_checked_footer(temporary))
+        self._resources.enter_context(_adding_footer_checksum(temporary))
         self._file = self._resources.enter_context(
             pq.ParquetWriter(
                 temporary,
@@ -149,13 +149,12 @@ def _open_checked(path: Path) -> Iterator[Any]:
         raise MissingArtifact(f"{path} does not exist") from error
     except Exception as error:  # damaged bytes make Arrow raise exceptions of every kind
         raise MissingArtifact(
-            f"{path} is damaged or cannot be read ({first_line(error)}): restore it from a copy, or measure again "
-            "with force=true"
+            f"{path} is damaged or cannot be read: restore it from a copy, or measure again with force=true"
         ) from error
 
 
 @contextmanager
-def _checked_footer(path: Path) -> Iterator[None]:
+def _adding_footer_checksum(path: Path) -> Iterator[None]:
     """Insert the checksum of the footer into a Parquet file, after the block has written the file."""
     yield
     with path.open("r+b") as file:

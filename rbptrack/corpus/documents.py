@@ -18,7 +18,6 @@ import yaml
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.base.formatting import counted
 from rbptrack.config.schema import DatasetConfig, Sampling
-from rbptrack.console.output import print_text
 from rbptrack.corpus import rows
 from rbptrack.corpus.rows import Row
 from rbptrack.sources import hub
@@ -111,14 +110,17 @@ def load_documents(config: DatasetConfig, pinned: Pinned) -> list[Document]:
             f"documents/{fingerprint(key)}", _CACHE_SCHEMA, lambda: _document_table(_read_uncached(config, pinned))
         )
         documents = [Document(row["id"], tuple(row["fields"]), row["group"]) for row in table.to_pylist()]
-    empty = [document for document in documents if not any(document.fields)]
-    if empty:
-        fields = ", ".join(config.fields)
-        print_text(
-            f"{config.name}: {len(empty):,} of {counted(len(documents), 'document')} have no text in {fields}; "
-            f"the first is {empty[0].id}"
-        )
     return documents
+
+
+def describe_empty_documents(documents: Sequence[Document], config: DatasetConfig) -> str:
+    """Return a sentence about the documents without text; empty if every document has text."""
+    empty = [document for document in documents if not any(document.fields)]
+    if not empty:
+        return ""
+    num_documents = counted(len(documents), "document")
+    fields = ", ".join(config.fields)
+    return f"{config.name}: {len(empty):,} of {num_documents} have no text in {fields}; the first is {empty[0].id}"
 
 
 def _document_table(documents: Sequence[Document]) -> pa.Table:

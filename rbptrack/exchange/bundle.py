@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rbptrack.analysis.input_files import parse_json
 from rbptrack.analysis.runs import Runs
-from rbptrack.base.errors import BadInput, first_line
+from rbptrack.base.errors import BadInput
 from rbptrack.base.files import check_regular_file, replacing
 from rbptrack.base.formatting import counted
 from rbptrack.exchange.contents import faults_of_measurement
@@ -128,12 +128,11 @@ def _open_bundle(path: Path) -> Iterator[zipfile.ZipFile]:
         with zipfile.ZipFile(path) as bundle:
             yield bundle
     except _DAMAGE_ERRORS as error:
-        reason = first_line(error)[:200]
-        raise BadInput(f"{path} is not a bundle of rbptrack, or is damaged ({reason}): export it again") from error
+        raise BadInput(f"{path} is not a bundle of rbptrack, or is damaged: export it again") from error
     except OSError as error:
         if error.errno != errno.EINVAL:  # if the file's beginning is cut off, zipfile seeks to a negative position
             raise
-        raise BadInput(f"{path} is damaged, its beginning is missing: export it again") from error
+        raise BadInput(f"{path} is damaged because its beginning is missing: export it again") from error
 
 
 def _copy_measurement(store: Store, run_id: str, folder: Path) -> Record:
@@ -205,13 +204,13 @@ def _check_entry(entry: zipfile.ZipInfo, path: Path) -> None:
     is_encrypted = entry.flag_bits & 1
     if not is_known or is_link or is_encrypted or entry.compress_type not in _COMPRESSIONS:
         raise BadInput(f"{path} has the entry {entry.filename[:100]!r}, which is not allowed: nothing is imported")
-    most = min(
+    max_bytes = min(
         _MAX_ENTRY_BYTES.get(entry.filename.rpartition("/")[2], MAX_UNPACKED_BYTES),
         _MAX_RATIO * max(entry.compress_size, 2**16),
     )
-    if entry.file_size > most:
+    if entry.file_size > max_bytes:
         raise BadInput(
-            f"{path}: {entry.filename[:80]} would unpack to {entry.file_size:,} bytes; at most {most:,} are allowed"
+            f"{path}: {entry.filename[:80]} would unpack to {entry.file_size:,} bytes; {max_bytes:,} are allowed"
         )
 
 

@@ -6,6 +6,7 @@ import math
 import re
 import time
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ _DECIMAL_NUMBER = re.compile(r"\d{1,18}(\.\d{1,18})?(e[+-]?\d{1,2})?", re.ASCII)
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _TOKEN_ID = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
 _MAX_CLOCK_DIFFERENCE = 86_400  # seconds between the clocks of two machines
-_STATED_TWICE = [fact.name for fact in FACTS if fact.distinguishes and fact.name not in ("model", "tokenizer")]
+_FACTS_OF_IDENTITY = [fact.name for fact in FACTS if fact.distinguishes and fact.name not in ("model", "tokenizer")]
 """Facts that a record may state both in its identity and as a tag or param. Both values must then be equal."""
 
 _REQUIRED_TAGS = (Tag.FINGERPRINT, Tag.FAMILY, Tag.MODEL, Tag.DATASET)
@@ -143,7 +144,7 @@ def _faults_of_values(record: Record) -> Iterator[str]:
 
 
 def _faults_of_ranges(record: Record) -> Iterator[str]:
-    """Yield faults of numbers: one is not finite or is negative, or the curve of RBP_k falls or leaves 0 to 1."""
+    """Yield faults of numbers: a number is not finite or is negative, or the curve of RBP_k falls or leaves 0 to 1."""
     curve = record.curves.get(Metric.RBP_CURVE, [])
     if not all(map(math.isfinite, [*record.metrics.values(), *(value for _, value in curve)])):
         yield "every number must be finite"  # a number with 400 digits is read from JSON as infinity
@@ -176,7 +177,7 @@ def _faults_of_identity(record: Record, fingerprint: str) -> Iterator[str]:
     identity: dict[str, Any] = dict(record.identity)
     if identity.get("matmul") == "tf32":
         identity["dtype"] = "tf32"
-    for name in _STATED_TWICE:
+    for name in _FACTS_OF_IDENTITY:
         value = identity.get(name)
         if value and isinstance(value, (str, int)) and str(value) != record.fact(name):
             yield f"{name} is {record.fact(name)[:60] or 'missing'}, but its identity says {str(value)[:60]}"
@@ -188,14 +189,9 @@ def _faults_of_numbers(record: Record) -> Iterator[str]:
     if size is not None and not size_metrics(int(size)).items() <= record.metrics.items():
         yield f"{Metric.NON_EMBEDDING_PARAMS} is {size}, but {Metric.LOG10_NON_EMBEDDING_PARAMS} is not its logarithm"
     without_ranks = record.tags.get(Tag.WITHOUT_RANKS) == "true"
-    columns: dict[str, object] = {}
-    for name in IMPORTABLE_COLUMNS:
-        if name == "documents" and not without_ranks:
-            continue  # documents without scored tokens count, so their number may exceed num_tokens
-        value = record.metrics.get(name) if FACT_BY_NAME[name].place is Place.METRIC else record.fact(name)
-        if value not in (None, ""):
-            columns[name] = value
-    columns |= {name: value for name, value in record.metrics.items() if is_rbp_column(name) or name.endswith("_se")}
+    columns = _importable_columns(record)
+    if not without_ranks:
+        columns.pop("documents", None)  # documents without scored tokens count, so their number may exceed num_tokens
     try:
         row = ImportedRow.model_validate(columns)
     except ValidationError as error:
@@ -203,11 +199,25 @@ def _faults_of_numbers(record: Record) -> Iterator[str]:
         return
     if record.metrics.get(Metric.BITS_PER_BYTE) == 0 and row.ce:
         yield f"{Metric.BITS_PER_BYTE} is 0, but ce is not"
-    if not without_ranks:
-        return
-    unknown = sorted(record.metrics.keys() - columns.keys() - {Metric.LOG10_NON_EMBEDDING_PARAMS})
-    if unknown:
-        yield f"{shortened_list(unknown)} cannot be known without ranks"
+    if without_ranks:
+        yield from _faults_without_ranks(record, row, columns.keys())
+
+
+def _importable_columns(record: Record) -> dict[str, object]:
+    """Return the facts and metrics of a record that an imported row may have, without empty values."""
+    columns: dict[str, object] = {}
+    for name in IMPORTABLE_COLUMNS:
+        value = record.metrics.get(name) if FACT_BY_NAME[name].place is Place.METRIC else record.fact(name)
+        if value not in (None, ""):
+            columns[name] = value
+    return columns | {key: value for key, value in record.metrics.items() if is_rbp_column(key) or key.endswith("_se")}
+
+
+def _faults_without_ranks(record: Record, row: ImportedRow, importable: AbstractSet[str]) -> Iterator[str]:
+    """Yield faults of a measurement without ranks, which must have been imported as a row of numbers."""
+    unknowable = sorted(record.metrics.keys() - importable - {Metric.LOG10_NON_EMBEDDING_PARAMS})
+    if unknowable:
+        yield f"{shortened_list(unknowable)} cannot be known without ranks"
     if "imported" not in record.identity:
         yield "it has no ranks, although it was not imported"
     if dict(record.curves.get(Metric.RBP_CURVE, [])) != row.rbp:
@@ -226,10 +236,7 @@ def _faults_of_files(record: Record, folder: Path) -> Iterator[str]:
         yield f"{RANKS_FILE} is missing, or is present although the tag {Tag.WITHOUT_RANKS} is true"
     try:
         for name in sorted(present & {RANKS_FILE, DOCUMENTS_FILE, UNSCORED_FILE}):
-            fault = _fault_of_size(folder / name)
-            if fault:
-                yield fault
-                return
+            _check_size(folder / name)
         documents = _read_documents(folder / DOCUMENTS_FILE) if DOCUMENTS_FILE in present else None
         if documents is not None:
             yield from _faults_of_documents(record, documents)
@@ -243,19 +250,18 @@ def _faults_of_files(record: Record, folder: Path) -> Iterator[str]:
         yield first_line(error).replace(f"{folder}/", "")
 
 
-def _fault_of_size(path: Path) -> str:
-    """Return a sentence if a table cannot be read, or has more rows than bytes. Otherwise return "".
+def _check_size(path: Path) -> None:
+    """Raise RbptrackError if a table cannot be read, or has more rows than bytes.
 
     Parquet stores billions of equal values in a few bytes. If such a table were read, it would fill the memory.
     """
     try:
         rows = pq.read_metadata(path).num_rows
     except Exception as error:  # damaged bytes make Arrow raise exceptions of every kind
-        return f"{path.name} cannot be read: {first_line(error)}"
+        raise RbptrackError(f"{path.name} is not a readable Parquet file") from error
     size = path.stat().st_size
     if rows > max(size, _MAX_ROWS_OF_SMALL_FILES):
-        return f"{path.name} holds {rows:,} rows in {size:,} bytes, which is not plausible"
-    return ""
+        raise RbptrackError(f"{path.name} holds {rows:,} rows in {size:,} bytes, which is not plausible")
 
 
 def _read_documents(path: Path) -> pa.Table:
@@ -291,8 +297,7 @@ def _faults_of_ranks(record: Record, path: Path, documents: pa.Table | None) -> 
         if table.table.column(name).null_count:
             yield f"{RANKS_FILE}: the column {name} has empty cells"
             return
-    counts = ("document", "position", "greater")
-    smallest = min(int(table.table.column(name).to_numpy().min()) for name in counts)
+    smallest = min(int(table.table.column(name).to_numpy().min()) for name in ("document", "position", "greater"))
     num_above = table.above.astype(np.int64)
     document = table.column("document")
     floats = [field.name for field in table.table.schema if pa.types.is_floating(field.type)]
@@ -329,11 +334,11 @@ def _metrics_that_disagree(record: Record, table: RankTable, documents: pa.Table
         if name not in record.metrics:
             yield f"{name} is missing"
     for name, value in record.metrics.items():
-        by_ranks = computed.get(name)
-        if by_ranks is None and (name.endswith("_se") or name in _REFERENCE_METRICS):
+        expected = computed.get(name)
+        if expected is None and (name.endswith("_se") or name in _REFERENCE_METRICS):
             yield f"{name} is {value}, but its ranks do not give this metric"
-        elif by_ranks is not None and not math.isclose(value, by_ranks, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
-            yield f"{name} is {value}, but its ranks give {by_ranks}"
+        elif expected is not None and not math.isclose(value, expected, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+            yield f"{name} is {value}, but its ranks give {expected}"
 
 
 def _faults_of_unscored(table: pa.Table) -> Iterator[str]:

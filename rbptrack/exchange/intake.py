@@ -37,7 +37,7 @@ def import_content(importer: str, content: CheckedContent, path: Path, store: St
     """
     num_new = 0
     for measurement in content.measurements:
-        record = _make_record(measurement, importer, path.name)
+        record = _record_of_import(measurement, importer, path.name)
         if store.find_equivalent(record):
             continue
         with tempfile.TemporaryDirectory() as temporary:
@@ -53,13 +53,7 @@ def import_content(importer: str, content: CheckedContent, path: Path, store: St
 
 
 def imported_line(num_new: int, num_measurements: int) -> str:
-    """Return a line with the number of measurements that were imported.
-
-    Args:
-        num_new: the number of measurements that the store did not have.
-        num_measurements: the number of all measurements in the file.
-
-    """
+    """Return a line that says how many measurements of a file were new to the store and were imported."""
     others = "; the others are already in the store" if num_new < num_measurements else ""
     return f"{num_new} of {counted(num_measurements, 'measurement')} imported{others}"
 
@@ -82,7 +76,7 @@ def _summary_lines(content: CheckedContent, num_new: int, *, scores_are_new: boo
     yield from content.notes
 
 
-def _make_record(measurement: CheckedMeasurement, importer: str, file_name: str) -> Record:
+def _record_of_import(measurement: CheckedMeasurement, importer: str, file_name: str) -> Record:
     """Make the record of an imported measurement. Its fingerprint does not depend on the imported numbers."""
     row = measurement.row
     imported = measurement.imported

@@ -204,16 +204,22 @@ def check_file_is_whole(path: Path) -> None:
         raise BadInput(f"dataset.files: {path} is empty")
     if path.suffix.lower() != ".zst":
         return
-    decompressor = zstandard.ZstdDecompressor().decompressobj()
     try:
-        with path.open("rb") as file:
-            while data := file.read(_CHUNK_BYTES):
-                while data:
-                    if decompressor.eof:  # the file continues with another frame
-                        decompressor = zstandard.ZstdDecompressor().decompressobj()
-                    decompressor.decompress(data)
-                    data = decompressor.unused_data
+        is_complete = _ends_with_a_frame(path)
     except zstandard.ZstdError as error:
-        raise BadInput(f"dataset.files: {path} is damaged ({error}): restore it from a copy") from error
-    if not decompressor.eof:
+        raise BadInput(f"dataset.files: {path} is damaged: restore it from a copy") from error
+    if not is_complete:
         raise BadInput(f"dataset.files: {path} is not complete, its end is missing: restore it from a copy")
+
+
+def _ends_with_a_frame(path: Path) -> bool:
+    """Decompress a .zst file, and return whether its last frame is complete."""
+    decompressor = zstandard.ZstdDecompressor().decompressobj()
+    with path.open("rb") as file:
+        while data := file.read(_CHUNK_BYTES):
+            while data:
+                if decompressor.eof:  # the file continues with another frame
+                    decompressor = zstandard.ZstdDecompressor().decompressobj()
+                decompressor.decompress(data)
+                data = decompressor.unused_data
+    return decompressor.eof

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rbptrack.config.schema import Candidates, ModelConfig
+from rbptrack.console.output import print_text
 from rbptrack.console.progress import spinner
 from rbptrack.corpus.chat import find_chat_template
-from rbptrack.corpus.documents import load_documents
+from rbptrack.corpus.documents import describe_empty_documents, load_documents
 from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.corpus.tokens import tokenise
 from rbptrack.models.architecture import (
@@ -109,6 +110,9 @@ class Loader:
             tokenizer = self.tokenizer(cell)
             dataset = cell.config.dataset
             documents = load_documents(dataset, cell.texts)
+            note = describe_empty_documents(documents, dataset)
+            if note:
+                print_text(note)
             tokens = tokenise(documents, tokenizer, dataset.separator, self.check(cell).template)
             self._corpora[key] = build_corpus(tokens, tokenizer, dataset)
         return self._corpora[key]

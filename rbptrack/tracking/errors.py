@@ -13,7 +13,12 @@ from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuse
 from rbptrack.base.secrets import without_password
 
 _LIBRARIES = ("mlflow", "sqlalchemy", "requests", "urllib3")
-_BUSY_OR_AWAY = (429, 502, 503, 504)  # HTTP status codes of a busy server, and of a proxy whose server does not answer
+_STATUS_OF_NO_ANSWER = (
+    429,
+    502,
+    503,
+    504,
+)  # HTTP; from a busy server, or from a proxy for a server that is down
 _CONNECTION_ERRORS = (
     "ConnectionError",
     "Timeout",
@@ -148,7 +153,7 @@ def _explain_server_error(error: BaseException, store: str, quoted: str) -> Rbpt
         )
     if status == 403:
         return StoreRefuses(f"the tracking server {store} does not permit this: {quoted}")
-    if status in _BUSY_OR_AWAY or (status == 500 and type(error).__name__ == "RestException"):
+    if status in _STATUS_OF_NO_ANSWER or (status == 500 and type(error).__name__ == "RestException"):
         return StoreAway(f"the tracking store {store} does not answer: {quoted}")
     return None
 

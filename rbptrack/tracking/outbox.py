@@ -93,16 +93,16 @@ class Outbox:
 
         """
         address = _read_address(folder)
+        waits_for_other_store = address not in (None, self._store_address)
         if not keep_folder and folder.exists() and address is None:
             self.write_address(folder)
-        waits_elsewhere = address not in (None, self._store_address)
         pictures = draw_picture(folder)
         with self.store.connection.write_lock():
             if not folder.exists() and (run_id := self.store.find(folder.name)):  # another process was faster
                 return run_id
             record, seal = _read_checked_record(folder)
             run_id = self.store.find_delivered(record, seal) or self.store.log(folder, record, seal, pictures)
-            if not keep_folder and not waits_elsewhere:
+            if not keep_folder and not waits_for_other_store:
                 _remove_delivered(folder)
         return run_id
 

@@ -22,7 +22,13 @@ import zstandard
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, Sampling
-from rbptrack.corpus.documents import find_only_split, load_documents, selection_identity, texts_hash
+from rbptrack.corpus.documents import (
+    describe_empty_documents,
+    find_only_split,
+    load_documents,
+    selection_identity,
+    texts_hash,
+)
 from rbptrack.sources.pin import Pinned, pin_dataset
 
 CONFIG = DatasetConfig(name="mine", split="train", seq_len=8)
@@ -312,22 +318,25 @@ def test_load_documents_refuses_a_file_if_its_last_frame_was_cut(two_frames: Pat
         load(CONFIG, str(two_frames))
 
 
-def test_load_documents_counts_documents_without_text_and_names_the_first(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_documents_without_text_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
     path = tmp_path / "few.jsonl"
     path.write_text('{"text": "one"}\n{"text": null}\n{"text": ""}\n')
-    assert len(load(CONFIG, str(path))) == 3
-    out = capsys.readouterr().out
-    assert "2 of 3 documents" in out
-    assert "few.jsonl:1" in out
+    config = replace(CONFIG, files=[str(path)])
+    documents = load_documents(config, pin_dataset(config))
+    assert len(documents) == 3
+    note = describe_empty_documents(documents, CONFIG)
+    assert "2 of 3 documents" in note
+    assert "few.jsonl:1" in note
 
 
-def test_load_documents_names_a_row_of_csv_without_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_row_of_csv_without_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "few.csv"
     path.write_text("id,text\n1,one\n2,\n")
-    assert len(load(CONFIG, str(path))) == 2
-    assert "few.csv:1" in capsys.readouterr().out
+    config = replace(CONFIG, files=[str(path)])
+    documents = load_documents(config, pin_dataset(config))
+    assert len(documents) == 2
+    assert "few.csv:1" in describe_empty_documents(documents, CONFIG)
+    assert not describe_empty_documents(documents[:1], CONFIG)
 
 
 # Cells that a reader of tables could convert to a missing value, a number, a date or a truth value.
