@@ -152,7 +152,7 @@ def test_print_problem_names_the_log_and_writes_the_traceback_to_it(
 @pytest.mark.parametrize(
     ("script", "command"), [("/usr/bin/rbptrack", "rbptrack"), ("/x/__main__.py", "python -m rbptrack")]
 )
-def test_program_is_the_command_that_the_user_called(
+def test_program_name_is_the_command_that_the_user_called(
     script: str, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", [script, "list"])

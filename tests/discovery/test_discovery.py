@@ -133,7 +133,7 @@ BROKEN_SOURCES = [
 
 
 @pytest.mark.parametrize("source", BROKEN_SOURCES)
-def test_load_returns_the_other_plugins_and_names_the_file_of_a_broken_one(
+def test_load_all_returns_the_other_plugins_and_names_the_file_of_a_broken_one(
     write_plugin: WritePlugin, source: str
 ) -> None:
     path = write_plugin("broken.py", source=source)
@@ -147,7 +147,7 @@ def test_load_returns_the_other_plugins_and_names_the_file_of_a_broken_one(
 
 
 @pytest.mark.parametrize("source", BROKEN_SOURCES)
-def test_select_refuses_a_broken_plugin(write_plugin: WritePlugin, source: str) -> None:
+def test_load_refuses_a_broken_plugin(write_plugin: WritePlugin, source: str) -> None:
     write_plugin("broken.py", source=source)
     plugins = find_plugins(ANALYZERS)
     plugins.load_all()
@@ -155,14 +155,14 @@ def test_select_refuses_a_broken_plugin(write_plugin: WritePlugin, source: str) 
         plugins.load("broken")
 
 
-def test_select_names_the_line_of_a_syntax_error(write_plugin: WritePlugin) -> None:
+def test_load_names_the_line_of_a_syntax_error(write_plugin: WritePlugin) -> None:
     path = write_plugin("broken.py", source="x = 1\n\ny = x +\n")
     with pytest.raises(BadInput, match="SyntaxError") as caught:
         find_plugins(ANALYZERS).load("broken")
     assert f"{path}, line 3" in str(caught.value)
 
 
-def test_select_lists_the_analyzers_if_the_name_is_unknown() -> None:
+def test_load_lists_the_analyzers_if_the_name_is_unknown() -> None:
     with pytest.raises(BadInput, match="power_law"):
         find_plugins(ANALYZERS).load("power_lav")
 

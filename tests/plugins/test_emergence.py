@@ -27,7 +27,7 @@ from tests.rank_tables import rank_table
 SIZES = (1e6, 1e7, 1e8, 1e9)
 
 
-def windows_successes_runs(table: RankTable) -> dict[int, tuple[int, int, int]]:
+def counts_by_window_length(table: RankTable) -> dict[int, tuple[int, int, int]]:
     """Return the number of windows, of windows that succeed and of runs of hits at k = 1, for each N from 1 to 4."""
     lengths = [1, 2, 3, 4]
     counts = count_windows(table, [1], lengths)[:, 0].sum(axis=0)
@@ -49,7 +49,7 @@ def blocks_of_10_tokens(share: float = 0.5, *, documents: int = 60) -> RankTable
 def test_count_windows_of_two_documents_worked_out_by_hand() -> None:
     """The hits of the documents are 1 1 1 0 1 and 1 1 0 0 0."""
     table = rank_table([1, 1, 1, 2, 1, 1, 1, 2, 2, 2], documents=2)
-    assert windows_successes_runs(table) == {1: (10, 6, 3), 2: (8, 3, 2), 3: (6, 1, 1), 4: (4, 0, 0)}
+    assert counts_by_window_length(table) == {1: (10, 6, 3), 2: (8, 3, 2), 3: (6, 1, 1), 4: (4, 0, 0)}
 
 
 def test_count_windows_has_mixture_worked_out_by_hand() -> None:
@@ -78,7 +78,7 @@ def test_emergence_of_documents_with_unequal_rbp_has_no_clustering_within_docume
 
 def test_count_windows_has_no_window_over_unscored_token() -> None:
     table = rank_table([1, 1, 1, 1], position=np.array([0, 1, 3, 4]))
-    assert windows_successes_runs(table) == {1: (4, 4, 2), 2: (2, 2, 2), 3: (0, 0, 0), 4: (0, 0, 0)}
+    assert counts_by_window_length(table) == {1: (4, 4, 2), 2: (2, 2, 2), 3: (0, 0, 0), 4: (0, 0, 0)}
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(1, 6), st.integers(1, 5))

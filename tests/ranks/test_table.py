@@ -121,12 +121,12 @@ def test_column_that_the_table_lacks_is_refused(name: str) -> None:
         small_table([0, 4, 9]).column(name)
 
 
-def test_compared_is_true_only_with_the_columns_of_a_reference() -> None:
+def test_has_reference_is_true_only_with_the_columns_of_a_reference() -> None:
     assert not small_table([0, 4, 9]).has_reference
     assert table_with_reference().has_reference
 
 
-def test_compared_sums_are_those_of_kl_accept_and_equal_tops() -> None:
+def test_reference_sums_are_those_of_kl_accept_and_equal_tops() -> None:
     assert table_with_reference().reference_sums().tolist() == [1.5, 1.5, 2]
 
 

@@ -144,6 +144,6 @@ def displayed_texts(documents: Collection[Sequence[str]] = TEXTS) -> list[str]:
 
 def page_data(page: str) -> Any:
     """Unpack the data that the script of a reading page displays."""
-    compress_text = re.search(r'<script type="application/gzip" id="data">([^<]*)</script>', page)
-    assert compress_text
-    return json.loads(gzip.decompress(base64.b64decode(compress_text[1])))
+    packed = re.search(r'<script type="application/gzip" id="data">([^<]*)</script>', page)
+    assert packed
+    return json.loads(gzip.decompress(base64.b64decode(packed[1])))

@@ -1,4 +1,4 @@
-"""Tests of `render_reading`: the data of the reading page, and of `spans`, which joins tokens for display."""
+"""Tests of `render_reading`: the data of the reading page, and of `character_spans`, which joins tokens for display."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ def test_render_reading_has_first_choices_only_of_tokens_with_another_rank_than_
         ([], [], []),
     ],
 )
-def test_spans_join_tokens_that_share_a_character(tokens: list[str], texts: list[str], sizes: list[int]) -> None:
+def test_character_spans_join_tokens_that_share_a_character(
+    tokens: list[str], texts: list[str], sizes: list[int]
+) -> None:
     assert character_spans(tokens) == (texts, sizes)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import html
 import json
 import math
 import re
@@ -138,15 +137,15 @@ def visible_words(page: str) -> list[str]:
     return re.sub(r"<[^>]*>", " ", body).split()
 
 
-def unpack(compress_text: str) -> str:
+def unpack(compressed: str) -> str:
     """Decompress a text that the page holds in gzip and base64."""
-    return gzip.decompress(base64.b64decode(compress_text, validate=True)).decode()
+    return gzip.decompress(base64.b64decode(compressed, validate=True)).decode()
 
 
 def vega_specs(page: str) -> list[Any]:
     """Return the Vega-Lite specifications of the figures of a page, the explorer first."""
-    compress_text = re.findall(r'<script type="application/gzip" class="spec">(.*?)</script>', page, flags=re.DOTALL)
-    return [json.loads(unpack(text)) for text in compress_text]
+    compressed_specs = re.findall(r'<script type="application/gzip" class="spec">(.*?)</script>', page, flags=re.DOTALL)
+    return [json.loads(unpack(text)) for text in compressed_specs]
 
 
 def rows_by_metric(page: str) -> dict[str, list[list[str]]]:
@@ -260,7 +259,7 @@ def test_render_holds_every_figure_and_their_theme(page: str) -> None:
 def test_render_offers_results_as_a_csv_file(page: str) -> None:
     link = re.search(r'download="analyzer0.csv" href="data:text/csv;charset=utf-8,([^"]*)"', page)
     assert link
-    assert html.unescape(link[1]).startswith("question,family")
+    assert unescape(link[1]).startswith("question,family")
 
 
 def test_render_escapes_all_text_of_data() -> None:

@@ -118,7 +118,7 @@ def test_save_figures_does_not_replace_a_folder_that_has_the_name_of_a_figure(
     assert (tmp_path / "power_law-beta.svg").is_dir()
 
 
-def test_show_prints_headline_table_notes_and_problems(
+def test_print_report_shows_headline_table_notes_and_problems(
     analyses: list[Analysis], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for analysis in analyses:
@@ -130,14 +130,14 @@ def test_show_prints_headline_table_notes_and_problems(
     assert "broken failed: no" in printed.err
 
 
-def test_show_prints_results_without_a_family(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_report_shows_results_without_a_family(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report({"alpha": Term("exponent", "α")}, headline="One number.")
     report.add("alpha", Estimate(0.25, 1e-4), family="", dataset="wiki", metric="rbp_1")
     print_report(Analysis("all", report))
     assert "0.250 (0.230 to 0.270)" in capsys.readouterr().out
 
 
-def test_show_summary_prints_the_leading_report_first(
+def test_print_summary_begins_with_the_leading_report(
     analyses: list[Analysis], capsys: pytest.CaptureFixture[str]
 ) -> None:
     print_summary(analyses)
@@ -147,7 +147,7 @@ def test_show_summary_prints_the_leading_report_first(
     assert printed.err.splitlines() == ["rbptrack: broken failed: no"]
 
 
-def test_show_summary_without_headline_and_results_prints_no_empty_line(
+def test_print_summary_without_headline_and_results_has_no_empty_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     print_summary([Analysis("power_law", Report({}, notes=["Needs two sizes."]), leads=True, summary="The law.")])
@@ -155,7 +155,7 @@ def test_show_summary_without_headline_and_results_prints_no_empty_line(
     assert "power_law" in line
 
 
-def test_show_summary_without_headline_prints_the_summary_first(
+def test_print_summary_without_headline_begins_with_the_summary(
     analyses: list[Analysis], capsys: pytest.CaptureFixture[str]
 ) -> None:
     leading = analyses[1].report

@@ -129,7 +129,7 @@ def test_results_tables_have_a_verdict_for_each_of_two_questions_with_the_same_t
     assert verdicts.iloc[0].tolist() == ["above", "below"]
 
 
-def test_show_leaves_out_asides_and_the_family_if_there_is_only_one(
+def test_print_report_leaves_out_asides_and_the_family_if_there_is_only_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     report = law_report()
@@ -139,7 +139,7 @@ def test_show_leaves_out_asides_and_the_family_if_there_is_only_one(
     assert header == ["dataset", "metric", "α", "A", "Δα", "vs.", "CE", "verdict", "p"]
 
 
-def test_show_leaves_out_a_table_that_has_only_asides(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_report_leaves_out_a_table_that_has_only_asides(capsys: pytest.CaptureFixture[str]) -> None:
     report = law_report()
     report.add("beta", 0.4, family="pythia", dataset="wiki", size="70m")
     print_report(Analysis("own", report))

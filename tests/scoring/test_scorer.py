@@ -190,26 +190,26 @@ def test_eager_reduction_without_scratch_leaves_logits_unchanged() -> None:
 
 def test_eager_reduction_is_the_same_with_and_without_scratch() -> None:
     logits = torch.randn(30, 700)
-    own = logits[:, :1]
-    without_scratch = eager_reduction(logits, own)
-    with_scratch = eager_reduction(logits.clone(), own, torch.empty(40, 700))
+    target_logit = logits[:, :1]
+    without_scratch = eager_reduction(logits, target_logit)
+    with_scratch = eager_reduction(logits.clone(), target_logit, torch.empty(40, 700))
     for pure, in_place in zip(without_scratch, with_scratch, strict=True):
         assert torch.equal(pure, in_place)
 
 
-def miscounting_reduction(logits: Tensor, own: Tensor) -> tuple[Tensor, ...]:
+def miscounting_reduction(logits: Tensor, target_logit: Tensor) -> tuple[Tensor, ...]:
     """Compute the reduction with a count of greater entries that is 1 too large at token 5."""
-    greater, *others = eager_reduction(logits, own)
+    greater, *others = eager_reduction(logits, target_logit)
     return greater + (torch.arange(len(greater)) == 5).int(), *others
 
 
-def imprecise_reduction(logits: Tensor, own: Tensor) -> tuple[Tensor, ...]:
+def imprecise_reduction(logits: Tensor, target_logit: Tensor) -> tuple[Tensor, ...]:
     """Compute the reduction with ln p that is 0.001 too small."""
-    greater, ties, logprob, *others = eager_reduction(logits, own)
+    greater, ties, logprob, *others = eager_reduction(logits, target_logit)
     return greater, ties, logprob - 1e-3, *others
 
 
-def failing_reduction(logits: Tensor, own: Tensor) -> tuple[Tensor, ...]:
+def failing_reduction(logits: Tensor, target_logit: Tensor) -> tuple[Tensor, ...]:
     raise RuntimeError("no compiler")
 
 
@@ -225,7 +225,7 @@ def test_choose_reduction_returns_the_eager_one_and_a_reason_if_the_candidate_is
 
 
 def test_choose_reduction_raises_if_memory_runs_out() -> None:
-    def reduction_out_of_memory(logits: Tensor, own: Tensor) -> tuple[Tensor, ...]:
+    def reduction_out_of_memory(logits: Tensor, target_logit: Tensor) -> tuple[Tensor, ...]:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     logits = torch.randn(3, 7)

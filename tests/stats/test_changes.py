@@ -17,7 +17,7 @@ from rbptrack.stats.estimate import Estimate
 from tests.rank_tables import rank_table
 
 
-def twelve_changed_tokens() -> Changes:
+def changes_of_twelve_tokens() -> Changes:
     """Compare three documents of four tokens: one hit lost, two gained, and one loss that rises by 0.5 nats."""
     ranks_a = [1, 1, 2, 9, 1, 5, 5, 1, 3, 2, 1, 1]
     ranks_b = [2, 1, 1, 9, 1, 6, 1, 1, 3, 2, 1, 1]
@@ -29,7 +29,7 @@ def twelve_changed_tokens() -> Changes:
 
 
 def test_compare_counts_moved_lost_and_gained_tokens() -> None:
-    changes = twelve_changed_tokens()
+    changes = changes_of_twelve_tokens()
     assert changes.num_tokens == 12
     assert changes.moved_share == pytest.approx(4 / 12)
     assert (changes.lost_share, changes.gained_share) == (1 / 12, 2 / 12)
@@ -38,7 +38,7 @@ def test_compare_counts_moved_lost_and_gained_tokens() -> None:
 
 
 def test_compare_reports_change_of_ce_and_of_rbp_up_to_the_vocabularys_size() -> None:
-    changes = twelve_changed_tokens()
+    changes = changes_of_twelve_tokens()
     by_metric = {change.metric: change for change in changes.changes}
     assert list(by_metric) == ["ce", "rbp_1", "rbp_5"], "k = 100 exceeds |V| = 64"
     assert by_metric["ce"].difference.value == pytest.approx(0.5 / 12)
@@ -47,7 +47,7 @@ def test_compare_reports_change_of_ce_and_of_rbp_up_to_the_vocabularys_size() ->
 
 
 def test_compare_names_worst_token_with_text_of_its_document() -> None:
-    (worst,) = twelve_changed_tokens().worst_tokens
+    (worst,) = changes_of_twelve_tokens().worst_tokens
     assert (worst.document, worst.position, worst.rank_a, worst.rank_b, worst.instead) == (1, 1, 5, 6, 4)
     assert worst.nats == pytest.approx(0.5)
     assert len(worst.before) == 1, "one token precedes it in its document"
@@ -57,10 +57,10 @@ def test_compare_accepts_tables_cut_at_different_documents() -> None:
     rng = np.random.default_rng(0)
     a = rank_table(rng.integers(1, 60, 300), documents=30)
     b = rank_table(rng.integers(1, 60, 300), documents=30)
-    of_whole_tables = compare([a], [b])
-    of_pieces = compare(cut_before(a, 7, 19), cut_before(b, 12))
-    assert len(of_pieces.a.tokens) == 30
-    for change, expected in zip(of_pieces.changes, of_whole_tables.changes, strict=True):
+    changes_of_tables = compare([a], [b])
+    changes_of_pieces = compare(cut_before(a, 7, 19), cut_before(b, 12))
+    assert len(changes_of_pieces.a.tokens) == 30
+    for change, expected in zip(changes_of_pieces.changes, changes_of_tables.changes, strict=True):
         assert change.difference == expected.difference
 
 

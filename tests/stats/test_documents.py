@@ -107,7 +107,7 @@ def test_estimate_of_20_documents_has_interval() -> None:
     assert np.isfinite(estimate(random_counts(MIN_UNITS), cross_entropy).half_width())
 
 
-def test_deciding_of_equal_influences_is_their_number() -> None:
+def test_deciding_documents_of_equal_influences_is_their_number() -> None:
     assert deciding_documents(np.ones(50)) == pytest.approx(50)
     assert deciding_documents(np.array([1.0, 1.0, 1.0, *np.zeros(47)])) == pytest.approx(3)
     assert deciding_documents(np.zeros(8)) == 8
@@ -241,7 +241,7 @@ def test_estimate_has_no_interval_if_one_document_has_all_hits() -> None:
     assert np.isnan([number.half_width(), number.p()]).all()
 
 
-def test_half_widths_equal_half_of_estimates() -> None:
+def test_half_widths_equal_those_of_estimates() -> None:
     u = np.random.default_rng(1).standard_exponential((30, 4))
     u[:, 2] = 0.0
     u[3, 3] = np.inf

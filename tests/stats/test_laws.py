@@ -42,13 +42,8 @@ def counts_of_sizes(sizes, documents=40, hardness_sd=0.0):
     return counts
 
 
-def with_equal_lengths(u):
-    """Return the influences of documents of equal length.
-
-    Args:
-        u: the influences of documents on ln y at each size, (m, documents).
-
-    """
+def influences_of_equal_lengths(u):
+    """Return the influences u on ln y at each size, (m, documents), as those of documents of equal length."""
     return [DocumentInfluences(size_u, np.full(len(size_u), 1 / len(size_u))) for size_u in u]
 
 
@@ -78,8 +73,8 @@ def test_fit_does_not_depend_on_order_of_sizes() -> None:
     s, y = points_near_law()
     u = np.random.default_rng(1).normal(0, [[1e-3], [2e-3], [3e-3], [4e-3], [5e-3], [6e-3]], (6, 40))
     order = [3, 0, 5, 1, 4, 2]
-    ascending = fit(s, y, with_equal_lengths(u))
-    shuffled = fit(s[order], y[order], with_equal_lengths(u[order]))
+    ascending = fit(s, y, influences_of_equal_lengths(u))
+    shuffled = fit(s[order], y[order], influences_of_equal_lengths(u[order]))
     assert shuffled.alpha.value == pytest.approx(ascending.alpha.value)
     assert shuffled.alpha.sampling == pytest.approx(ascending.alpha.sampling)
     assert shuffled.alpha.sampling_df == pytest.approx(ascending.alpha.sampling_df)
@@ -89,7 +84,7 @@ def test_fit_does_not_depend_on_order_of_sizes() -> None:
 def test_influences_equal_at_all_sizes_add_no_variance_to_alpha() -> None:
     s, y = points_near_law()
     u = np.random.default_rng(1).normal(0, 0.01, 40)
-    law = fit(s, y, with_equal_lengths([u] * 6))
+    law = fit(s, y, influences_of_equal_lengths([u] * 6))
     assert law.alpha.sampling == pytest.approx(0, abs=1e-12)
     assert law.ln_a.sampling == pytest.approx(u @ u * 39 / 40)
 
@@ -97,7 +92,7 @@ def test_influences_equal_at_all_sizes_add_no_variance_to_alpha() -> None:
 def test_influences_that_differ_between_sizes_add_variance_to_alpha() -> None:
     s, y = points_near_law()
     u = np.random.default_rng(1).normal(0, 0.01, 40)
-    law = fit(s, y, with_equal_lengths([np.roll(u, i) for i in range(6)]))
+    law = fit(s, y, influences_of_equal_lengths([np.roll(u, i) for i in range(6)]))
     assert law.alpha.sampling > 0
 
 
@@ -106,7 +101,7 @@ def test_alpha_that_one_document_decides_has_wide_interval_and_no_p() -> None:
     s, y = points_near_law(sigma=0.0)
     u = np.zeros((6, 40))
     u[-1, 7] = 0.01
-    alpha = fit(s, y, with_equal_lengths(u)).alpha
+    alpha = fit(s, y, influences_of_equal_lengths(u)).alpha
     assert alpha.sampling_df == pytest.approx(2)
     assert alpha.half_width() == pytest.approx(stats.t.ppf(0.975, 2) * alpha.sampling**0.5, rel=1e-6)
     assert np.isnan(alpha.p())
