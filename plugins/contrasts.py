@@ -52,10 +52,10 @@ from rbptrack.stats import (
     laws_by_metric,
     mean_over_datasets,
     mean_over_families,
+    missing_interval_clause,
     neg_log_rbp,
     pooled_scatter,
     random_effects,
-    why_no_interval,
 )
 
 GLOSSARY: Glossary = {
@@ -150,11 +150,9 @@ class Contrasts(Analyzer):
         families = [_family_laws(family, counts) for family, counts in reading if len(family.s) >= MIN_SIZES]
         report.notes += reading.notes
         for family_laws in families:
-            by_metric = family_laws.by_metric
-            unknown = [metric_label(metric) for metric, law in by_metric.items() if not law.alpha.has_interval]
-            if unknown:
-                why = why_no_interval(family_laws.counts)
-                report.notes.append(f"{family_laws.family}: no interval for the law of {listed(unknown)}: {why}.")
+            clause = missing_interval_clause(family_laws.by_metric, family_laws.counts)
+            if clause:
+                report.notes.append(f"{family_laws.family}: {clause}.")
             self._compare_with_rbp_1(report, family_laws)
         for name in dict.fromkeys(family_laws.family.name for family_laws in families):
             same_family = [family_laws for family_laws in families if family_laws.family.name == name]

@@ -48,8 +48,8 @@ from rbptrack.stats import (
     huber_alpha,
     ks_with_enough_misses,
     laws_by_metric,
+    missing_interval_clause,
     power_law_aicc,
-    why_no_interval,
 )
 
 GLOSSARY: Glossary = {
@@ -109,10 +109,9 @@ class Forms(Analyzer):
             ks = ks_with_enough_misses(all_counts)
             d = family.column("training_tokens")
             by_metric = laws_by_metric(family.s, [counts.select(ks) for counts in all_counts])
-            unknown = [metric_label(metric) for metric, law in by_metric.items() if not law.alpha.has_interval]
-            if unknown:
-                why = why_no_interval(all_counts)
-                report.notes.append(f"{family}: no interval for the law of {listed(unknown)}: {why}.")
+            clause = missing_interval_clause(by_metric, all_counts)
+            if clause:
+                report.notes.append(f"{family}: {clause}.")
             for metric, law in by_metric.items():
                 keys = {**family.keys, "metric": metric}
                 report.add("alpha", law.alpha, **keys, beside={"huber": huber_alpha(law.s, law.y), "R2": law.r2})

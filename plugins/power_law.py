@@ -63,9 +63,9 @@ from rbptrack.stats import (
     ks_with_enough_misses,
     laws,
     laws_by_metric,
+    missing_interval_clause,
     neg_log_rbp_over_ce,
     shares_of_tokens,
-    why_no_interval,
 )
 
 MIN_R2 = 0.9
@@ -231,9 +231,9 @@ class PowerLaw(Analyzer):
         without_law = [rbp_name(k) for k in self.ks if k in counts[0].ks and rbp_name(k) not in laws]
         if without_law:
             yield f"no law of {_metric_labels(without_law)}, which is 0 or 1 at some size"
-        unknown = [name for name in self._metrics if name in laws and not laws[name].alpha.has_interval]
-        if unknown:
-            yield f"no interval for the law of {_metric_labels(unknown)}: {why_no_interval(counts)}"
+        clause = missing_interval_clause({name: laws[name] for name in self._metrics if name in laws}, counts)
+        if clause:
+            yield clause
 
     def _add_exponents(self, report: Report, family_laws: FamilyLaws) -> None:
         """Add the results of each law: alpha, the difference from CE's alpha, the held-out error and forecasts."""
@@ -280,7 +280,7 @@ class PowerLaw(Analyzer):
         )
         if not verdict:
             return f"{label}: α = {range_text(rows['α'])}, without a test; the report's notes say why."
-        caution = _caution_clause(report, metric, families)
+        caution = _caution_clause(metric, families)
         worse = [name for name in self._metrics if (alpha[alpha["metric"] == name]["verdict"] == "below").any()]
         if worse and metric not in worse:
             falls = alpha[alpha["metric"] == worse[-1]]
@@ -303,22 +303,22 @@ def _metric_labels(metrics: Sequence[str]) -> str:
     return listed([metric_label(metric) for metric in metrics])
 
 
-def _caution_clause(report: Report, metric: str, families: Sequence[FamilyLaws]) -> str:
-    """Return a clause that says how many laws of a metric flatten or mispredict their largest size; empty if none."""
-    with_law = [family_laws for family_laws in families if metric in family_laws.laws]
-    floors = [metric in family_laws.with_floor for family_laws in with_law]
-    laws = [family_laws.laws[metric] for family_laws in with_law]
-    mispredicts = [_mispredicts(law) for law in laws]
-    doubtful = sum(map(any, zip(floors, mispredicts, strict=True)))
-    if not doubtful:
-        return ""
-    if len(laws) == 1:
-        faults = ["flattens"] if floors[0] else []
-        faults += ["mispredicts its largest size"] if mispredicts[0] else []
-        return f"caution: the law {listed(faults)}"
-    if doubtful == 1:
-        return f"caution: 1 of {len(laws)} laws flattens or mispredicts its largest size"
-    return f"caution: {doubtful} of {len(laws)} laws flatten or mispredict their largest size"
+def _caution_clause(metric: str, families: Sequence[FamilyLaws]) -> str:
+    """Return a clause about the laws of a metric that flatten or mispredict their largest size; empty if none does."""
+    num_laws = 0
+    doubtful = []
+    for family_laws in families:
+        law = family_laws.laws.get(metric)
+        if law is None:
+            continue
+        num_laws += 1
+        faults = ["flattens"] if metric in family_laws.with_floor else []
+        faults += ["mispredicts its largest size"] if _mispredicts(law) else []
+        if faults:
+            doubtful.append(f"{family_laws.family} {listed(faults)}")
+    if len(doubtful) > 1:
+        return f"caution: {len(doubtful)} of {num_laws} laws flatten or mispredict their largest size"
+    return f"caution: {doubtful[0]}" if doubtful else ""
 
 
 def _mispredicts(law: Law) -> bool:

@@ -204,7 +204,6 @@ class Report:
         self._results = None
 
     def _note_untested_row(self, question: str, family: str, dataset: str, row_name: str) -> None:
-        """Name a row that is not tested in the note that its question, family and dataset share."""
         title = self.term(question).title
         rule = f"{family} on {dataset}: {title} is tested if at least {MIN_DECIDING} documents decide it. Not tested:"
         row_names = self._untested_rows.setdefault((question, family, dataset), [])
@@ -225,7 +224,6 @@ class Report:
         return self._results
 
     def _compute_results(self) -> pd.DataFrame:
-        """Make the table of all answers, with corrected p and verdicts."""
         frame = pd.DataFrame([answer.row for answer in self._answers])
         frame["p"] = [answer.p for answer in self._answers]
         frame["p_holm"] = frame.groupby("question")["p"].transform(holm)
@@ -293,7 +291,6 @@ class Report:
         return "".join(parts)
 
     def _html_table(self, question: str) -> str:
-        """Return the results of a question as an HTML table without its empty columns."""
         frame = self.frame(question)
         filled = [name for name in map(str, frame) if frame[name].notna().any() and (frame[name] != "").any()]
         forms = {name: self.term(name).form or ".3g" for name in filled if frame[name].dtype.kind == "f"}

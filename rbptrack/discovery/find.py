@@ -220,7 +220,6 @@ def plugin_template(kind: PluginKind[Any], name: str) -> str:
 
 
 def _plugin_paths(folder: Path) -> Iterator[Path]:
-    """Yield the plugins in a folder, which are Python files and packages, sorted by name."""
     if not folder.is_dir():
         return
     other_kinds = {kind.folder for kind in KINDS}
@@ -232,7 +231,6 @@ def _plugin_paths(folder: Path) -> Iterator[Path]:
 
 
 def _import_class(kind: PluginKind[P], plugin: PluginEntry) -> type[P]:
-    """Import a plugin, and return its class. Raises BadInput if the class is not a plugin of the kind."""
     target = plugin.load()
     cls = _find_class(kind, target) if isinstance(target, ModuleType) else target
     if not isclass(cls) or not issubclass(cls, kind.base):

@@ -65,8 +65,7 @@ def _summary_lines(content: CheckedContent, num_new: int, *, scores_are_new: boo
     num_without_ranks = sum(measurement.imported.ranks is None for measurement in content.measurements)
     if num_without_ranks:
         yield (
-            f"{num_without_ranks} without ranks: their intervals include the scatter between models, but not that "
-            "between documents"
+            f"{num_without_ranks} without ranks: their intervals do not include the error from the choice of documents"
         )
     num_without_size = sum(measurement.row.non_embedding_params is None for measurement in content.measurements)
     if num_without_size:

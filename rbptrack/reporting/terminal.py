@@ -56,7 +56,6 @@ def print_summary(analyses: Sequence[Analysis]) -> None:
 
 
 def _print_table(table: ResultsTable) -> None:
-    """Print a blank line and a table without its asides. A table without estimates is not printed."""
     shown = columns_by_importance(table)
     if shown is not None:
         frame, by_importance = shown

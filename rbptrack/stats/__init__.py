@@ -52,6 +52,7 @@ from rbptrack.stats.laws import (
     law_in_k,
     laws,
     laws_by_metric,
+    missing_interval_clause,
     why_no_interval,
     why_no_interval_in_k,
 )
@@ -97,6 +98,7 @@ __all__ = [
     "least_squares",
     "mean_over_datasets",
     "mean_over_families",
+    "missing_interval_clause",
     "neg_log_rbp",
     "neg_log_rbp_over_ce",
     "only_totals",

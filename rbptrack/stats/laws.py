@@ -6,15 +6,15 @@ intervals contain the true value in simulations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, nan
 
 import numpy as np
 import scipy
 
-from rbptrack.base.formatting import counted
-from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, rbp_name
+from rbptrack.base.formatting import counted, listed
+from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, metric_label, rbp_name
 from rbptrack.stats.documents import (
     MIN_UNITS,
     DocumentInfluences,
@@ -285,6 +285,18 @@ def laws(s: FloatArray, sizes: Sequence[SumsLike], statistic: Statistic) -> list
         for place, i in enumerate(fitted.tolist()):
             by_value[i] = Law(lines, place)
     return by_value
+
+
+def missing_interval_clause(laws: Mapping[str, Law], counts: Sequence[DocumentCounts]) -> str:
+    """Return a clause that names the laws without an interval and says why; empty if every law has an interval.
+
+    Args:
+        laws: the laws by metric, fitted to `counts`.
+        counts: the counts of each size.
+
+    """
+    metrics = [metric_label(metric) for metric, law in laws.items() if not law.alpha.has_interval]
+    return f"no interval for the law of {listed(metrics)}: {why_no_interval(counts)}" if metrics else ""
 
 
 def why_no_interval(sizes: Sequence[SumsLike]) -> str:
