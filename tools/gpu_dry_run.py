@@ -64,13 +64,10 @@ def fake_model(name: str, dtype: torch.dtype, mode: FakeTensorMode, *, all_entri
     config = getattr(transformers, architecture.config)(**architecture.shape)
     causal: Any = transformers.AutoModelForCausalLM
     module = causal.from_config(config).eval().to(dtype)
-    model = split_model(module, name, candidates=None if all_entries else ENTRIES)
+    model = split_model(module, name, num_candidates=None if all_entries else ENTRIES)
     move_to_fake_cuda(module, mode)
     output = module.get_output_embeddings()
     head = replace(model.head, weight=output.weight, bias=getattr(output, "bias", None))
-    if model.head.left_out is not None:
-        left_out = model.head.left_out
-        head = replace(head, left_out=FakeTensor(mode, torch.empty_like(left_out, device="meta"), CUDA))
     return replace(model, backbone=Backbone(module, output), head=head, device=CUDA)
 
 

@@ -74,16 +74,16 @@ class Batch:
         Copies to CUDA are asynchronous, through page-locked memory.
         """
 
-        def copy(tensor: Tensor) -> Tensor:
+        def copy_to_device(tensor: Tensor) -> Tensor:
             if device.type == "cuda":
                 return tensor.pin_memory().to(device, non_blocking=True)
             return tensor.to(device)
 
         return replace(
             self,
-            token_ids=copy(self.token_ids),
-            state_index=copy(self.state_index),
-            target_ids=copy(self.target_ids),
+            token_ids=copy_to_device(self.token_ids),
+            state_index=copy_to_device(self.state_index),
+            target_ids=copy_to_device(self.target_ids),
         )
 
 

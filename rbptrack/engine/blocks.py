@@ -40,8 +40,8 @@ _CORPUS_FILE = "corpus.txt"
 
 
 @dataclass(frozen=True, order=True)
-class Block:
-    """A range of sequences, from `begin` to `end` - 1, counted in the order in which sequences are measured."""
+class SequenceRange:
+    """The sequences from `begin` to `end` - 1, counted in the order in which sequences are measured."""
 
     begin: int
     end: int
@@ -56,7 +56,7 @@ class Blocks:
             their sequences are measured again.
 
     Attributes:
-        saved: the blocks on disk, in order.
+        saved: the sequences of each block on disk, in order.
 
     Raises:
         MeasurementError: the folder holds blocks of another corpus.
@@ -72,25 +72,25 @@ class Blocks:
         self._order = [sequence for section in self._sections for sequence in _sort_by_length(corpus, section)]
         self.saved = sorted(self._find_saved())
 
-    def num_tokens(self, block: Block) -> int:
+    def num_tokens(self, block: SequenceRange) -> int:
         """Return the number of scored tokens of a block."""
         return len(self._targets(block))
 
-    def batches(self, batch_tokens: int) -> Iterator[tuple[Block, Batch]]:
+    def batches(self, batch_tokens: int) -> Iterator[tuple[SequenceRange, Batch]]:
         """Yield the batches whose scores are not on disk, each with the range of its sequences.
 
         Args:
             batch_tokens: the largest number of tokens of a batch, padding included.
 
         """
-        for gap in self._missing_ranges():
-            begin = gap.begin
-            for sequences in group_sequences(self._corpus, self._order[gap.begin : gap.end], batch_tokens):
-                yield Block(begin, begin + len(sequences)), make_batch(self._corpus, sequences)
+        for missing in self._missing_ranges():
+            begin = missing.begin
+            for sequences in group_sequences(self._corpus, self._order[missing.begin : missing.end], batch_tokens):
+                yield SequenceRange(begin, begin + len(sequences)), make_batch(self._corpus, sequences)
                 begin += len(sequences)
 
     def write(
-        self, block: Block, scored: Sequence[tuple[Batch, Scores]], vocab_size: int, *, strict: bool = False
+        self, block: SequenceRange, scored: Sequence[tuple[Batch, Scores]], vocab_size: int, *, strict: bool = False
     ) -> None:
         """Write the scores of a block. They are on the disk when the function returns.
 
@@ -126,7 +126,7 @@ class Blocks:
             The indices of the section's targets in the corpus, (tokens,), and the rank table of these targets.
 
         """
-        in_memory: dict[Block, tuple[IntArray, RankTable]] = {}
+        in_memory: dict[SequenceRange, tuple[IntArray, RankTable]] = {}
         begin = 0
         for section in self._sections:
             end = begin + len(section)
@@ -148,13 +148,13 @@ class Blocks:
         elif path.read_text() != digest.hexdigest():
             raise MeasurementError(f"{self._folder} belongs to another corpus: remove it, or name another folder")
 
-    def _find_saved(self) -> Iterator[Block]:
+    def _find_saved(self) -> Iterator[SequenceRange]:
         """Yield the blocks in the folder. Delete those that cannot be read or have the wrong number of tokens."""
         for path in sorted(self._folder.glob("*.parquet")):
             name = _BLOCK_NAME.fullmatch(path.name)
             if name is None:
                 continue
-            block = Block(int(name[1]), int(name[2]))
+            block = SequenceRange(int(name[1]), int(name[2]))
             try:
                 if len(RankTable.read(path)) == self.num_tokens(block):
                     yield block
@@ -164,7 +164,7 @@ class Blocks:
             log.warning("%s is damaged: its tokens are measured again", path)
             path.unlink()
 
-    def _missing_ranges(self) -> Iterator[Block]:
+    def _missing_ranges(self) -> Iterator[SequenceRange]:
         """Yield the ranges of sequences whose scores are not on disk, in order. No range crosses a section's end."""
         is_missing = np.ones(len(self._order), dtype=bool)
         for block in self.saved:
@@ -174,29 +174,23 @@ class Blocks:
             end = begin + len(section)
             # A missing range begins and ends where `is_missing` changes.
             edges = np.flatnonzero(np.diff(is_missing[begin:end], prepend=False, append=False)) + begin
-            for first, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-                yield Block(first, stop)
+            for first, end_of_range in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+                yield SequenceRange(first, end_of_range)
             begin = end
 
-    def _read(self, block: Block) -> tuple[IntArray, RankTable]:
+    def _read(self, block: SequenceRange) -> tuple[IntArray, RankTable]:
         return self._targets(block), RankTable.read(self._path(block))
 
-    def _targets(self, block: Block) -> IntArray:
+    def _targets(self, block: SequenceRange) -> IntArray:
         """Return the indices of a block's targets in the corpus, ascending. The rows of the block have this order."""
         sequences = self._order[block.begin : block.end]
         return np.sort(np.concatenate([self._corpus.targets(sequence, sequence + 1) for sequence in sequences]))
 
-    def _path(self, block: Block) -> Path:
+    def _path(self, block: SequenceRange) -> Path:
         return self._folder / f"{block.begin:09d}-{block.end:09d}.parquet"
 
     def _check_finite(self, index: IntArray, columns: dict[str, IntArray]) -> None:
-        """Raise MeasurementError if a log-probability or a KL is not finite.
-
-        Args:
-            index: the indices of the rows' targets in the corpus, (tokens,).
-            columns: the columns of the rank table, (tokens,) each.
-
-        """
+        """Raise MeasurementError if a log-probability or a KL is not finite. `index` has the targets of the rows."""
         for name, model in (("logprob", "model"), ("kl", "reference")):
             if name not in columns or np.isfinite(columns[name]).all():
                 continue

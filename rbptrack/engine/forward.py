@@ -25,7 +25,7 @@ from rbptrack.scoring import PairScorer, Scorer, Scores
 from rbptrack.scoring.scorer import compiled_cpu_reduction
 
 if TYPE_CHECKING:
-    from rbptrack.models.causal import CausalModel, Reference
+    from rbptrack.models.causal import CausalModel
 
 log = logging.getLogger(__name__)
 
@@ -59,25 +59,25 @@ class Forward:
 
     def __init__(self, model: CausalModel, config: EngineConfig, *, longest: int, targets: int = 0) -> None:
         self._model = model
-        self._cuda = model.device.type == "cuda"
+        self._on_cuda = model.device.type == "cuda"
         threads = config.threads or torch.get_num_threads()
-        runs_one_batch = self._cuda or model.is_spread or model.largest_params > _LARGE_MODEL
+        runs_one_batch = self._on_cuda or model.is_spread or model.largest_params > _LARGE_MODEL
         self.workers = 1 if runs_one_batch else min(threads, _MAX_WORKERS)
         self._threads_per_worker = max(1, threads // self.workers)
-        self.batch_tokens = config.batch_tokens or self._fitting_batch(longest)
-        self.chunk_tokens = self._fitting_chunk(config.chunk_tokens)
+        self.batch_tokens = config.batch_tokens or self._fitting_batch_tokens(longest)
+        self.chunk_tokens = self._fitting_chunk_tokens(config.chunk_tokens)
         self.notes: list[str] = []
         self._max_pass_tokens = 2**62  # largest number of tokens of a forward pass; it falls if memory runs out
         self._halvings = 0  # how often a size was halved because memory ran out
-        self._padding = torch.zeros((), device=model.device)
+        self._padding_mass = torch.zeros((), device=model.device)
         self._lock = threading.Lock()
-        self._local = threading.local()  # the scorers of each thread
-        self._compiles = not self._cuda and targets * model.head.vocab_size >= _COMPILE_LOGITS
+        self._thread_scorers = threading.local()  # each thread has its own scorers
+        self._uses_compiled_reduction = not self._on_cuda and targets * model.head.vocab_size >= _COMPILE_LOGITS
 
     @property
     def padding_mass(self) -> float:
         """The largest total probability of padding rows at any token, in either model. 0 without a reference."""
-        return float(self._padding)
+        return float(self._padding_mass)
 
     def run(self, batches: Iterable[Batch]) -> Generator[tuple[Batch, Scores], None, None]:
         """Yield each batch with its scores, in order. The scores are on the model's device.
@@ -86,7 +86,7 @@ class Forward:
         """
         previous_threads = torch.get_num_threads()
         torch.set_num_threads(self._threads_per_worker)
-        if self._compiles:
+        if self._uses_compiled_reduction:
             compiled_cpu_reduction(self._model.head.vocab_size)  # compiled once, before several threads need it
         try:
             if self.workers == 1:
@@ -128,7 +128,7 @@ class Forward:
             if part.size > self._max_pass_tokens and part.num_sequences > 1:
                 remaining[:0] = part.halves()
                 continue
-            sizes = (self.chunk_tokens, self._max_pass_tokens)
+            tried_sizes = (self.chunk_tokens, self._max_pass_tokens)
             try:
                 scores.append(self._score_at_once(part))
                 continue
@@ -136,7 +136,7 @@ class Forward:
                 if not is_out_of_memory(error):
                     raise
             # This is outside the except block, in which the traceback would keep the failed tensors alive.
-            self._halve_a_size(part, sizes)
+            self._halve_chunk_or_batch(part, tried_sizes)
             remaining.insert(0, part)
         return Scores.concatenate(scores)
 
@@ -144,13 +144,13 @@ class Forward:
         """Score a batch in one forward pass of the model and, if there is one, of the reference."""
         states = self._states(self._model, batch)
         reference = self._model.reference
-        scorer = self._scorer(reference)
+        scorer = self._prepare_scorers()
         if reference is None:
             return scorer(states, batch.target_ids)
-        pair = PairScorer(scorer, self._local.reference, entries=reference.entries)
+        pair = PairScorer(scorer, self._thread_scorers.reference, entries=reference.entries)
         scores = pair(states, self._states(reference.model, batch), batch.target_ids)
         with self._lock:
-            self._padding = torch.maximum(self._padding, pair.padding)
+            self._padding_mass = torch.maximum(self._padding_mass, pair.padding_mass)
         return scores
 
     def _states(self, model: CausalModel, batch: Batch) -> Tensor:
@@ -160,40 +160,40 @@ class Forward:
         states = hidden.flatten(0, 1)[batch.state_index.to(hidden.device)]
         return states.to(batch.target_ids.device)
 
-    def _scorer(self, reference: Reference | None) -> Scorer:
-        """Return the calling thread's scorer. If the size of chunks has changed, make new scorers first."""
-        if getattr(self._local, "chunk_tokens", None) != self.chunk_tokens:
+    def _prepare_scorers(self) -> Scorer:
+        """Make the calling thread's scorers, unless it has scorers of this chunk size. Return the model's scorer."""
+        if getattr(self._thread_scorers, "chunk_tokens", None) != self.chunk_tokens:
             chunk_tokens = self.chunk_tokens
+            reference = self._model.reference
             self._release_scorers()
             if reference is not None:
-                self._local.reference = Scorer(reference.model.head, chunk_tokens=chunk_tokens)
-            reduction = compiled_cpu_reduction(self._model.head.vocab_size) if self._compiles else None
-            self._local.scorer = Scorer(self._model.head, chunk_tokens=chunk_tokens, cpu_reduction=reduction)
-            self._local.chunk_tokens = chunk_tokens
-        scorer: Scorer = self._local.scorer
+                self._thread_scorers.reference = Scorer(reference.model.head, chunk_tokens=chunk_tokens)
+            reduction = compiled_cpu_reduction(self._model.head.vocab_size) if self._uses_compiled_reduction else None
+            self._thread_scorers.scorer = Scorer(self._model.head, chunk_tokens=chunk_tokens, cpu_reduction=reduction)
+            self._thread_scorers.chunk_tokens = chunk_tokens
+        scorer: Scorer = self._thread_scorers.scorer
         if scorer.note and scorer.note not in self.notes:
             self.notes.append(scorer.note)
         return scorer
 
     def _release_scorers(self) -> None:
-        """Release the memory of this thread's scorers."""
-        self._local.chunk_tokens = None
-        self._local.scorer = None
-        self._local.reference = None
+        self._thread_scorers.chunk_tokens = None
+        self._thread_scorers.scorer = None
+        self._thread_scorers.reference = None
 
-    def _halve_a_size(self, batch: Batch, sizes: tuple[int, int]) -> None:
+    def _halve_chunk_or_batch(self, batch: Batch, tried_sizes: tuple[int, int]) -> None:
         """Halve the chunk and the batch in turn. Raises MeasurementError if neither can be halved.
 
         Args:
             batch: the batch for which memory ran out.
-            sizes: `chunk_tokens` and `_max_pass_tokens` when the batch began.
+            tried_sizes: `chunk_tokens` and `_max_pass_tokens` when the batch began.
 
         """
         self._release_scorers()
-        if self._cuda:
+        if self._on_cuda:
             torch.cuda.empty_cache()
         with self._lock:
-            if sizes != (self.chunk_tokens, self._max_pass_tokens):
+            if tried_sizes != (self.chunk_tokens, self._max_pass_tokens):
                 return  # another thread has halved a size in the meantime
             half_chunk = self.chunk_tokens // 2
             is_divisible = batch.num_sequences > 1
@@ -213,19 +213,19 @@ class Forward:
             self.notes.append(note)
             log.warning("%s", note)
 
-    def _fitting_batch(self, longest: int) -> int:
+    def _fitting_batch_tokens(self, longest: int) -> int:
         """Return the number of tokens of a batch.
 
         It is the default size of a batch, halved until the activations of all workers take at most half of the free
         memory. It is at least `longest`, the number of tokens of the longest sequence.
         """
-        size = _CUDA_BATCH if self._cuda else _CPU_BATCH
+        size = _CUDA_BATCH if self._on_cuda else _CPU_BATCH
         fitting = free_memory(self._model.device) // (2 * self.workers * self._model.activation_bytes(longest))
         while size > max(fitting, longest):
             size //= 2
         return max(size, longest)
 
-    def _fitting_chunk(self, requested: int) -> int:
+    def _fitting_chunk_tokens(self, requested: int) -> int:
         """Return the number of tokens whose logits a worker has in memory at once.
 
         The logits take a fixed amount of memory on a CPU, and at most an eighth of the free memory on a GPU.
@@ -234,7 +234,7 @@ class Forward:
             requested: the largest number that the user allows, or 0 for the default.
 
         """
-        largest = requested or (_MAX_CHUNK_CUDA if self._cuda else _MAX_CHUNK)
+        largest = requested or (_MAX_CHUNK_CUDA if self._on_cuda else _MAX_CHUNK)
         smallest = 1 if 0 < requested < _MIN_CHUNK else _MIN_CHUNK
-        budget = free_memory(self._model.device) // 8 if self._cuda else _LOGITS_BYTES // self.workers
+        budget = free_memory(self._model.device) // 8 if self._on_cuda else _LOGITS_BYTES // self.workers
         return max(smallest, min(largest, budget // (4 * self._model.logits_per_token)))

@@ -16,9 +16,9 @@ import torch
 
 from rbptrack.config.schema import EngineConfig
 from rbptrack.engine.batches import Batch
-from rbptrack.engine.blocks import Block, Blocks
+from rbptrack.engine.blocks import Blocks, SequenceRange
 from rbptrack.engine.forward import Forward
-from rbptrack.ranks import DocumentCounts, FloatArray, RankHistogram, RankTable, rank_and_rest_sums
+from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, rank_and_rest_sums
 from rbptrack.ranks.measurement import RANKS_FILE, Comparison, Measurement
 from rbptrack.scoring import Scores
 
@@ -75,7 +75,7 @@ def measure(
     started = time.perf_counter()
     _measure_missing(forward, blocks, _BlockWriter(blocks, model.vocab_size, strict=strict), progress)
     seconds = time.perf_counter() - started
-    sums = _Sums(ks)
+    sums = _Sums(ks, model.vocab_size)
     RankTable.write_pieces(folder / RANKS_FILE, sums.add_sections(blocks, corpus))
     return Measurement(
         folder=folder,
@@ -96,7 +96,7 @@ def measure(
 
 def _measure_missing(forward: Forward, blocks: Blocks, writer: _BlockWriter, progress: Callable[[int], object]) -> None:
     """Score the batches whose scores are not on disk, and write the scores in blocks."""
-    ranges: deque[Block] = deque()  # the sequences of each batch that is being computed
+    ranges: deque[SequenceRange] = deque()  # the sequences of each batch that is being computed
 
     def batches() -> Iterator[Batch]:
         for sequences, batch in blocks.batches(forward.batch_tokens):
@@ -125,15 +125,15 @@ class _BlockWriter:
         self._vocab_size = vocab_size
         self._strict = strict
         self._scored: list[tuple[Batch, Scores]] = []
-        self._block = Block(0, 0)  # the sequences of the collected batches
+        self._sequences = SequenceRange(0, 0)  # the sequences of the collected batches
         self._saved_at = time.monotonic()
 
-    def add(self, sequences: Block, batch: Batch, scores: Scores) -> None:
+    def add(self, sequences: SequenceRange, batch: Batch, scores: Scores) -> None:
         """Add the scores of a batch. Write a block if it is time, or if the sequences do not follow the last ones."""
-        if sequences.begin != self._block.end:
+        if sequences.begin != self._sequences.end:
             self.save()
-        begin = self._block.begin if self._scored else sequences.begin
-        self._block = Block(begin, sequences.end)
+        begin = self._sequences.begin if self._scored else sequences.begin
+        self._sequences = SequenceRange(begin, sequences.end)
         self._scored.append((batch, scores))
         tokens = sum(len(batch) for batch, _ in self._scored)
         if time.monotonic() - self._saved_at >= BLOCK_SECONDS or tokens >= _BLOCK_TOKENS:
@@ -144,17 +144,17 @@ class _BlockWriter:
         if self._scored:
             scored = self._scored
             self._scored = []  # emptied before writing, because an interrupt during writing calls `save` again
-            self._blocks.write(self._block, scored, self._vocab_size, strict=self._strict)
+            self._blocks.write(self._sequences, scored, self._vocab_size, strict=self._strict)
 
 
 class _Sums:
     """Computes the sums of a `Measurement` in one pass over the sections of the rank table."""
 
-    histogram: RankHistogram
-    reference_sums: FloatArray
-    ce_sums: FloatArray
-
-    def __init__(self, ks: Sequence[int]) -> None:
+    def __init__(self, ks: Sequence[int], vocab_size: int) -> None:
+        no_ranks = np.zeros(0, dtype=np.int64)
+        self.histogram = RankHistogram(no_ranks, no_ranks, np.zeros(0), vocab_size)
+        self.reference_sums = np.zeros(3)
+        self.ce_sums = np.zeros(3)
         self._ks = tuple(ks)
         self._counts: list[DocumentCounts] = []  # of each section; merged once at the end, because merging sorts
         self.num_bytes = 0
@@ -162,21 +162,14 @@ class _Sums:
 
     def add_sections(self, blocks: Blocks, corpus: Corpus) -> Iterator[RankTable]:
         """Yield the sections of the finished rank table, and add each one to the sums while it is in memory."""
-        is_first = True
         for targets, table in blocks.tables():
             self.num_bytes += int(corpus.num_bytes[targets].sum())
             self.tied_tokens += int(np.count_nonzero(table.column("ties")))
             self._counts.append(table.document_counts(self._ks))
-            reference_sums = table.reference_sums() if table.has_reference else np.zeros(3)
-            if is_first:
-                self.histogram = table.histogram()
-                self.reference_sums = reference_sums
-                self.ce_sums = rank_and_rest_sums(table)
-                is_first = False
-            else:
-                self.histogram += table.histogram()
-                self.reference_sums += reference_sums
-                self.ce_sums += rank_and_rest_sums(table)
+            self.histogram += table.histogram()
+            self.ce_sums += rank_and_rest_sums(table)
+            if table.has_reference:
+                self.reference_sums += table.reference_sums()
             yield table
 
     @property

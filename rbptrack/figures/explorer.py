@@ -212,13 +212,7 @@ def _size_encoding(rows: pd.DataFrame) -> alt.X:
 def _exponent_layers(laws: pd.DataFrame, largest_k: int, k: alt.Parameter) -> list[Any]:
     """Return the layers that draw alpha against k, with its intervals as a band.
 
-    A vertical line marks the chosen k. Alpha of cross-entropy is a dashed line.
-
-    Args:
-        laws: one row for each law.
-        largest_k: the end of the horizontal axis.
-        k: the parameter that holds the chosen k.
-
+    A vertical line marks k, the chosen k. Alpha of cross-entropy is a dashed line.
     """
     lowest, highest = _ends_of_exponent_axis(laws)
     x = alt.X("k:Q", axis=alt.Axis(values=ticks(1, largest_k), labelExpr=LOG_AXIS_LABEL))

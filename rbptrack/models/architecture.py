@@ -28,30 +28,30 @@ _MAX_REASON_LENGTH = 300  # characters of another library's error
 
 
 @dataclass(frozen=True)
-class Parameters:
+class ParameterCounts:
     """Numbers of a model's parameters. Tied parameters count once.
 
     Attributes:
         non_embedding: S, the number of parameters of the text part without embeddings and output head.
         total: the number of all parameters of the model.
         head: the number of parameters of the output head's weight (rows times columns).
-        other: the number of parameters in parts that read images or audio. S leaves them out. 0 for a text model.
+        non_text: the number of parameters in parts that read images or audio. S leaves them out. 0 for a text model.
 
     """
 
     non_embedding: int
     total: int
     head: int
-    other: int = 0
+    non_text: int = 0
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the user on how S was counted. Empty for a text model."""
-        if not self.other:
+        if not self.non_text:
             return ()
         return (
             "the model is multimodal and S counts its text part only: "
-            f"{self.other:,} of {self.total:,} parameters are in other parts",
+            f"{self.non_text:,} of {self.total:,} parameters are in other parts",
         )
 
 
@@ -92,7 +92,7 @@ def load_part(part: str, pinned: Pinned, load: Callable[..., Any], remedy: str =
         return call_from_pretrained(pinned, load, trust_remote_code=False)
     except RbptrackError:
         raise
-    except BaseException as error:
+    except BaseException as error:  # a panic of a library in Rust is not an Exception
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise BadInput(
@@ -175,17 +175,17 @@ def model_class(config: Any) -> Any:
 
     text_models = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING
     image_models = modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
-    names = [*text_models._model_mapping.values(), *image_models._model_mapping.values()]
+    class_names = [*text_models._model_mapping.values(), *image_models._model_mapping.values()]
     for name in config.architectures or []:
         cls = getattr(transformers, name, None)
-        if name in names and cls is not None and cls.config_class is type(config):
+        if name in class_names and cls is not None and cls.config_class is type(config):
             return cls
     if type(config) not in text_models and type(config) in image_models:
         return transformers.AutoModelForImageTextToText
     return transformers.AutoModelForCausalLM
 
 
-def count_parameters(architecture: Any) -> Parameters:
+def count_parameters(config: Any) -> ParameterCounts:
     """Count the parameters of the model that a transformers config describes.
 
     The model is built on torch's meta device. This needs no weights and almost no memory.
@@ -196,9 +196,9 @@ def count_parameters(architecture: Any) -> Parameters:
     """
     try:
         with torch.device("meta"):
-            cls = model_class(architecture)
+            cls = model_class(config)
             build = getattr(cls, "_from_config", None) or partial(cls.from_config, trust_remote_code=False)
-            module = build(architecture)
+            module = build(config)
     except Exception as error:
         raise BadInput(
             "config.json does not describe a model that transformers can build "
@@ -207,7 +207,7 @@ def count_parameters(architecture: Any) -> Parameters:
     return count_module_parameters(module)
 
 
-def count_module_parameters(module: Any) -> Parameters:
+def count_module_parameters(module: Any) -> ParameterCounts:
     """Count the parameters of a module of transformers.
 
     S leaves out the token embedding, learned position embeddings and the output head. For a multimodal model, S counts
@@ -225,11 +225,11 @@ def count_module_parameters(module: Any) -> Parameters:
     embedding_sizes = _parameter_sizes(head, *embeddings)
     text_sizes = _parameter_sizes(head, *_text_parts(module))
     total = sum(_parameter_sizes(module).values())
-    return Parameters(
+    return ParameterCounts(
         non_embedding=sum(size for parameter, size in text_sizes.items() if parameter not in embedding_sizes),
         total=total,
         head=next(head.parameters()).numel(),
-        other=total - sum(text_sizes.values()),
+        non_text=total - sum(text_sizes.values()),
     )
 
 
@@ -246,20 +246,20 @@ def _text_parts(module: Any) -> list[Any]:
     return [part for part in module.modules() if type(getattr(part, "config", None)) is text_class] or [module]
 
 
-def candidates(
-    architecture: Any, tokenizer: PreTrainedTokenizerBase, requested: Candidates
+def choose_candidates(
+    config: Any, tokenizer: PreTrainedTokenizerBase, requested: Candidates
 ) -> tuple[int, tuple[int, ...]]:
-    """Return the number of head rows among which a target is ranked, and the ids of the rows that are left out.
+    """Return the number of head rows among which a target is ranked, and the ids of these rows that are excluded.
 
     With `Candidates.vocabulary`, a target is ranked among all rows. Otherwise it is ranked among the rows up to the
-    tokenizer's largest id, without the ids that the tokenizer does not have.
+    tokenizer's largest id, and ids that the tokenizer does not have are excluded.
     """
-    rows = vocab_size(architecture)
+    rows = vocab_size(config)
     if requested is Candidates.vocabulary:
         return rows, ()
     tokenizer_ids = set(tokenizer.get_vocab().values())
-    rows = min(rows, 1 + max(tokenizer_ids))
-    return rows, tuple(sorted(set(range(rows)) - tokenizer_ids))
+    num_candidates = min(rows, 1 + max(tokenizer_ids))
+    return num_candidates, tuple(sorted(set(range(num_candidates)) - tokenizer_ids))
 
 
 def max_sequence_length(config: Any) -> int | None:
@@ -271,7 +271,7 @@ def max_sequence_length(config: Any) -> int | None:
     text = text_config(config)
     limits = [getattr(text, name, None) for name in ("max_position_embeddings", "n_positions")]
     rope = getattr(text, "rope_parameters", None) or {}
-    for rules in (rope, *rope.values()):
+    for rules in (rope, *rope.values()):  # some configs have rules for each type of layer
         if isinstance(rules, dict) and rules.get("rope_type") == "longrope":
             limits.append(rules.get("original_max_position_embeddings") or text.original_max_position_embeddings)
     return min((int(limit) for limit in limits if limit and int(limit) > 0), default=None)
@@ -283,35 +283,37 @@ def check_compatible(name: str, config: Any, tokenizer: PreTrainedTokenizerBase,
     if max_length and seq_len > max_length:
         raise BadInput(f"dataset.seq_len must be at most {max_length}, the maximum of {name}; got {seq_len}")
     rows = vocab_size(config)
-    too_large = {number: token for token, number in tokenizer.get_vocab().items() if number >= rows}
-    if too_large:
-        number = max(too_large)
+    token, largest_id = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    if largest_id >= rows:
         raise BadInput(
-            f"{name}: its tokenizer gives {too_large[number]!r} the id {number}, but the model has {rows} rows only. "
+            f"{name}: its tokenizer gives {token!r} the id {largest_id}, but the model has {rows} rows only. "
             "The tokenizer belongs to another model"
         )
 
 
-def check_same_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> None:
+def check_same_tokenizer(
+    name: str, tokenizer: PreTrainedTokenizerBase, reference_tokenizer: PreTrainedTokenizerBase
+) -> None:
     """Raise BadInput if the reference model's tokenizer differs from the measured model's in its tokens or its rules.
 
     Args:
         name: the name of the reference model, for the error message.
         tokenizer: the measured model's tokenizer.
-        other: the reference model's tokenizer.
+        reference_tokenizer: the reference model's tokenizer.
 
     """
     ids = tokenizer.get_vocab()
-    other_ids = other.get_vocab()
+    reference_ids = reference_tokenizer.get_vocab()
     remedy = (
         f"a reference must read the same tokens. If {name} was trained with the model's tokenizer, give that tokenizer "
         "as reference.tokenizer="
     )
-    if ids != other_ids:
-        count = len({token for token, _ in ids.items() ^ other_ids.items()})
+    if ids != reference_ids:
+        count = len({token for token, _ in ids.items() ^ reference_ids.items()})
         raise BadInput(f"reference {name} has another vocabulary ({count:,} tokens differ): {remedy}")
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
-    other_rules = json.loads(other.backend_tokenizer.to_str())
-    differing = [part for part in ("normalizer", "pre_tokenizer", "model") if rules[part] != other_rules[part]]
+    reference_rules = json.loads(reference_tokenizer.backend_tokenizer.to_str())
+    parts = ("normalizer", "pre_tokenizer", "model")
+    differing = [part for part in parts if rules[part] != reference_rules[part]]
     if differing:
         raise BadInput(f"reference {name} has another tokenizer (its {' and '.join(differing)}): {remedy}")

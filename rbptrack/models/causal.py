@@ -19,6 +19,7 @@ from rbptrack.models.probe import check_head, check_states, draw_probes, unmeasu
 from rbptrack.models.quantised import describe_quantisation, is_matrix, quantisation_method
 from rbptrack.scoring.head import Head
 
+# What the code of a model raises if it cannot run on plain token ids.
 _FAILURES = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, AssertionError, ImportError)
 _NO_HEAD = "it has no output embeddings, so it does not predict tokens"
 
@@ -129,7 +130,7 @@ class CausalModel:
             raise BadInput(f"reference {self.reference.name}: {error}") from error
 
 
-def split_model(module: Any, name: str, *, candidates: int | None = None) -> CausalModel:
+def split_model(module: Any, name: str, *, num_candidates: int | None = None) -> CausalModel:
     """Split a causal language model of transformers into backbone and head, and check both.
 
     The module is set to evaluation mode.
@@ -137,7 +138,7 @@ def split_model(module: Any, name: str, *, candidates: int | None = None) -> Cau
     Args:
         module: the loaded model.
         name: the model's name, for error messages.
-        candidates: the number of head rows, from the first, among which targets are ranked. None means all rows.
+        num_candidates: the number of head rows, from the first, among which targets are ranked. None means all rows.
 
     Raises:
         BadInput: the model cannot read text alone, is not causal, or its logits are not states times head.
@@ -148,11 +149,11 @@ def split_model(module: Any, name: str, *, candidates: int | None = None) -> Cau
         batches = _probe_batches(module)
         with torch.no_grad():
             backbone, head, states, model_logits = _find_backbone_and_head(
-                module, batches[0][:1], candidates=candidates
+                module, batches[0][:1], num_candidates=num_candidates
             )
             check_states(name, lambda tokens: _run(backbone, tokens), batches)
-            # (tokens, vocabulary). In reverse order, because each token's logits must depend on its own state alone.
-            head_logits = head.logits(states.flip(0))
+            # The states are reversed, because each token's logits must depend on its own state alone.
+            head_logits = head.logits(states.flip(0))  # (tokens, vocabulary)
     except Unmeasurable as error:
         raise unmeasurable_error(name, str(error)) from error
     difference, allowed = check_head(name, head_logits, model_logits.flip(0), dtype=head.weight.dtype)
@@ -212,14 +213,14 @@ def _language_models(module: Any) -> list[Any]:
 
 
 def _find_backbone_and_head(
-    module: Any, tokens: Tensor, *, candidates: int | None
+    module: Any, tokens: Tensor, *, num_candidates: int | None
 ) -> tuple[Backbone, Head, Tensor, Tensor]:
     """Split a model, or the first of its parts that can read text alone, into backbone and head.
 
     Args:
         module: the loaded model.
         tokens: token ids (1, length) to run the model on.
-        candidates: the number of head rows to keep, or None for all.
+        num_candidates: the number of head rows to keep, or None for all.
 
     Returns:
         The backbone, the head, the hidden states (length - 1, width) and the model's own logits (length - 1, rows of
@@ -238,7 +239,7 @@ def _find_backbone_and_head(
         except Unmeasurable as error:
             first_failure = first_failure or error
             continue
-        head = read_head(output, module.config, states, model_logits, candidates=candidates)
+        head = read_head(output, module.config, states, model_logits, num_candidates=num_candidates)
         device = head.weight.device
         return backbone, head, states.to(device), model_logits[:, : head.vocab_size].to(device)
     raise first_failure or Unmeasurable("it is not a model of transformers")
@@ -268,8 +269,10 @@ def _probe_batches(module: Any) -> list[Tensor]:
     rows = vocab_size(module.config)
     if is_matrix(weight):
         rows = min(rows, weight.shape[0])
-    count = sum(parameter.numel() for parameter in module.parameters())
-    batches = draw_probes(module.config, rows=rows, parameters=count, max_length=max_sequence_length(module.config))
+    parameters = sum(parameter.numel() for parameter in module.parameters())
+    batches = draw_probes(
+        module.config, rows=rows, parameters=parameters, max_length=max_sequence_length(module.config)
+    )
     return [tokens.to(weight.device) for tokens in batches]
 
 
@@ -279,8 +282,8 @@ def _make_causal_model(module: Any, backbone: Backbone, head: Head) -> CausalMod
     counts = count_module_parameters(countable)
     is_eager = module.config._attn_implementation == "eager"
     heads = {part.get_output_embeddings() for part in _language_models(countable)}
-    layers = [part for part in countable.modules() if not isinstance(part, nn.Embedding) and part not in heads]
-    weights = [weight for layer in layers for weight in layer.parameters(recurse=False) if weight.ndim]
+    inner = [part for part in countable.modules() if not isinstance(part, nn.Embedding) and part not in heads]
+    weights = [weight for part in inner for weight in part.parameters(recurse=False) if weight.ndim]
     return CausalModel(
         backbone=backbone,
         head=head,
@@ -288,7 +291,7 @@ def _make_causal_model(module: Any, backbone: Backbone, head: Head) -> CausalMod
         device=head.weight.device,
         non_embedding_params=counts.non_embedding,
         total_params=counts.total,
-        largest_width=max(max(weight.shape[:-1] or weight.shape) for weight in weights),  # each row writes one feature
+        largest_width=max(max(weight.shape[:-1] or weight.shape) for weight in weights),  # a row computes one feature
         attention_heads=getattr(text_config(module.config), "num_attention_heads", 0) if is_eager else 0,
         is_spread=is_spread(module),
         quantisation=describe_quantisation(module.config),

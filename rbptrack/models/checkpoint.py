@@ -17,19 +17,17 @@ from rbptrack.sources.pin import Pinned
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_JSON_FILES = (
-    *("config.json", "generation_config.json", "model.safetensors.index.json"),
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-)
+_INDEX = "model.safetensors.index.json"
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+_JSON_FILES = ("config.json", "generation_config.json", _INDEX, *_TOKENIZER_FILES)
 """Files of a model folder that must hold a JSON object."""
 
 _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth")
-_INDEX = "model.safetensors.index.json"
 # Masks and position numbers. Older versions of transformers stored them with the weights, newer ones compute them.
 _NOT_A_WEIGHT = re.compile(r"(^|\.)(inv_freq|masked_bias|causal_mask|position_ids|(attn|attention)\.bias)$")
 _FLOAT_TYPES = ("F64", "F32", "F16", "BF16")  # names in safetensors of the types in which weights may be stored
 _MAX_TENSORS = 5  # the largest number of tensors that an error names
-_ORDINARY = 1  # in a GGUF file, the type of a token that is neither special nor a byte
+_ORDINARY_TOKEN = 1  # in a GGUF file, the type of a token that is neither special nor a byte
 _MAX_RENAMED_SHARE = 0.01  # share of ordinary tokens that a converter may spell differently
 
 
@@ -76,9 +74,11 @@ def only_pickles_message(name: str) -> str:
 
 def describe_damaged_file(pinned: Pinned) -> str:
     """Describe the first damaged JSON file of a model in a clause. Return an empty text if no JSON file is damaged."""
+    if pinned.gguf:
+        return ""
     for name in _JSON_FILES:
         path = local_file(pinned, name)
-        if path is None or pinned.gguf:
+        if path is None:
             continue
         try:
             content = json.loads(path.read_text("utf-8"))
@@ -138,9 +138,11 @@ def check_stored_types(pinned: Pinned, module: Any, name: str) -> None:
     """
     if pinned.gguf or getattr(module.config, "quantization_config", None):
         return
-    buffers = {key.rpartition(".")[2] for key, _ in module.named_buffers()}
+    buffer_names = {key.rpartition(".")[2] for key, _ in module.named_buffers()}
     not_floats = [key for key, kind in _stored_types(pinned) if not kind.startswith(_FLOAT_TYPES)]
-    weights = [key for key in not_floats if key.rpartition(".")[2] not in buffers and not _NOT_A_WEIGHT.search(key)]
+    weights = [
+        key for key in not_floats if key.rpartition(".")[2] not in buffer_names and not _NOT_A_WEIGHT.search(key)
+    ]
     if weights:
         raise BadInput(
             f"the checkpoint of {name} holds weights as integers, booleans, numbers of 8 bits or complex numbers, but "
@@ -169,10 +171,10 @@ def check_gguf_tokens(name: str, pinned: Pinned, tokenizer: PreTrainedTokenizerB
     path = local_file(pinned, pinned.gguf)
     gguf_tokenizer = load_gguf(str(path), return_tensors=False)["tokenizer"] if path else {}
     tokens = list(gguf_tokenizer.get("tokens", ()))
-    kinds = list(gguf_tokenizer.get("token_type", ())) or [_ORDINARY] * len(tokens)
-    ordinary_ids = [number for number, kind in enumerate(kinds) if kind == _ORDINARY]
-    names = {number: token.replace("▁", " ") for token, number in tokenizer.get_vocab().items()}
-    renamed = sum(names.get(number) != tokens[number].replace("▁", " ") for number in ordinary_ids)
+    kinds = list(gguf_tokenizer.get("token_type", ())) or [_ORDINARY_TOKEN] * len(tokens)
+    ordinary_ids = [token_id for token_id, kind in enumerate(kinds) if kind == _ORDINARY_TOKEN]
+    token_by_id = {token_id: token.replace("▁", " ") for token, token_id in tokenizer.get_vocab().items()}
+    renamed = sum(token_by_id.get(token_id) != tokens[token_id].replace("▁", " ") for token_id in ordinary_ids)
     if renamed > _MAX_RENAMED_SHARE * len(ordinary_ids):
         raise BadInput(
             f"{name}: {tokenizer.name_or_path or 'the tokenizer'} has other names for {renamed} of the "
@@ -192,8 +194,10 @@ def model_notes(pinned: Pinned, module: Any) -> tuple[str, ...]:
     if local_file(pinned, "adapter_config.json") is not None:
         notes.append("its folder also holds an adapter (adapter_config.json): the model is measured without it")
     if getattr(module.config, "auto_map", None):
-        kind = module.config.model_type
-        notes.append(f"its own code (auto_map in config.json) is not run: transformers' {kind} is measured instead")
+        model_type = module.config.model_type
+        notes.append(
+            f"its own code (auto_map in config.json) is not run: transformers' {model_type} is measured instead"
+        )
     return tuple(notes)
 
 

@@ -81,7 +81,7 @@ def float32_products() -> Iterator[None]:
 
 
 def _precision_settings() -> list[tuple[Any, str]]:
-    """List the settings of torch that `set_precision` changes, as pairs of object and attribute, older names first.
+    """List the settings of torch that `set_precision` changes, as pairs of object and attribute.
 
     The precision of float32 matrix products is not in the list, because torch reads and sets it by functions.
     """
@@ -89,9 +89,9 @@ def _precision_settings() -> list[tuple[Any, str]]:
     products = backends.cuda.matmul
     settings = [(backends.cudnn, "allow_tf32")]
     settings += [(products, f"allow_{kind}_reduced_precision_reduction") for kind in ("bf16", "fp16")]
-    parts = [(backends.cudnn, "conv"), (backends.cudnn, "rnn"), (backends.mkldnn, "matmul")]
-    newer = [products, *(getattr(holder, name, None) for holder, name in parts)]
-    return settings + [(part, "fp32_precision") for part in newer if part is not None]
+    operations = [(backends.cudnn, "conv"), (backends.cudnn, "rnn"), (backends.mkldnn, "matmul")]
+    holders = [products, *(getattr(backend, name, None) for backend, name in operations)]
+    return settings + [(holder, "fp32_precision") for holder in holders if holder is not None]
 
 
 def torch_device(requested: str) -> torch.device:

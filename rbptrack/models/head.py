@@ -21,7 +21,9 @@ _SCALES = ("logit_scale", "logits_scaling", "lm_head_multiplier", "output_multip
 _ROUNDING = 1e-5  # rounding error of float32 logits, as a share of the largest logit
 
 
-def read_head(output: nn.Module, config: Any, states: Tensor, model_logits: Tensor, *, candidates: int | None) -> Head:
+def read_head(
+    output: nn.Module, config: Any, states: Tensor, model_logits: Tensor, *, num_candidates: int | None
+) -> Head:
     """Return the head of a model, with the scale and the softcap that the model's config names.
 
     Architectures read one key of a config in different ways: Granite divides by `logits_scaling`, HyperCLOVA X
@@ -33,16 +35,16 @@ def read_head(output: nn.Module, config: Any, states: Tensor, model_logits: Tens
         config: the model's transformers config.
         states: the head's input of a few tokens, (tokens, width).
         model_logits: the model's own logits of these tokens, (tokens, vocabulary).
-        candidates: the number of rows among which targets are ranked, from the first. None means all rows for which the
-            model returns logits.
+        num_candidates: the number of rows, from the first, among which targets are ranked. None means all rows for
+            which the model returns logits.
 
     Raises:
         Unmeasurable: the head is not a matrix product with the vocabulary, or has an adapter.
 
     """
     rows = model_logits.shape[-1]  # fewer than the head has, if the model drops padded rows after the product
-    if candidates:
-        rows = min(rows, candidates)
+    if num_candidates:
+        rows = min(rows, num_candidates)
     plain_head = _read_plain_head(output, states, rows)
     heads = [
         replace(plain_head, scale=scale, softcap=softcap)
@@ -54,6 +56,7 @@ def read_head(output: nn.Module, config: Any, states: Tensor, model_logits: Tens
     product = plain_head.logits(states.to(plain_head.weight.device))
     model_logits = model_logits[:, :rows].to(product.device)
     head_logits = [replace(head, bias=None).finish(product.clone()) for head in heads]
+    # Heads whose logits differ by rounding only are equally close. The first of them is returned.
     distances = [max(_ROUNDING, largest_difference(logits, model_logits)) for logits in head_logits]
     return heads[distances.index(min(distances))]
 
@@ -66,10 +69,10 @@ def _read_plain_head(output: nn.Module, states: Tensor, rows: int) -> Head:
     bias = parameter_on_device(output, "bias")
     width = getattr(output, "in_features", None)
     if weight is not None and not is_matrix(weight) and isinstance(width, int):
-        entries = output(states[:1]).shape[-1]
+        head_rows = output(states[:1]).shape[-1]
         # The weight is packed, so the module itself multiplies and adds the bias. The placeholder takes no memory. Only
         # its shape and device are used.
-        placeholder = torch.zeros(1, 1, dtype=states.dtype, device=weight.device).expand(entries, width)
+        placeholder = torch.zeros(1, 1, dtype=states.dtype, device=weight.device).expand(head_rows, width)
         return Head(weight=placeholder[:rows], product=output)
     if weight is None or weight.ndim != 2 or weight.shape[1] != states.shape[1] or weight.shape[0] < rows:
         raise Unmeasurable("its output embeddings are not one matrix")

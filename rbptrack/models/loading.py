@@ -20,7 +20,7 @@ from rbptrack.sources.pin import Pinned
 
 
 def load_model(
-    config: ModelConfig, pinned: Pinned, *, candidates: int | None = None, left_out: Sequence[int] = ()
+    config: ModelConfig, pinned: Pinned, *, num_candidates: int | None = None, excluded_ids: Sequence[int] = ()
 ) -> CausalModel:
     """Load a model, split it into backbone and head, and check that it can be measured.
 
@@ -30,8 +30,8 @@ def load_model(
     Args:
         config: the model's configuration.
         pinned: the pinned weights.
-        candidates: the number of head rows, from the first, among which targets are ranked. None means all rows.
-        left_out: ids of rows among these that are not ranked.
+        num_candidates: the number of head rows, from the first, among which targets are ranked. None means all rows.
+        excluded_ids: ids of rows among these that are not ranked.
 
     Raises:
         BadInput: the weights cannot be loaded or are incomplete, or the model's ranks would be wrong.
@@ -42,8 +42,8 @@ def load_model(
     module = _load_module(config, pinned, **spread_options)
     if not spread_options and (pinned.gguf or not quantisation_method(module.config)):
         module.to(device)
-    model = split_model(module, config.name, candidates=candidates)
-    head = model.head.leave_out(left_out) if left_out else model.head
+    model = split_model(module, config.name, num_candidates=num_candidates)
+    head = model.head.exclude(excluded_ids) if excluded_ids else model.head
     gguf_path = local_file(pinned, pinned.gguf) if pinned.gguf else None
     quantisation = gguf_type(gguf_path) if gguf_path else model.quantisation
     notes = (*model.notes, *model_notes(pinned, module))
@@ -55,10 +55,10 @@ def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:
 
     `options` are further arguments of `from_pretrained`. Raises BadInput if the module cannot be loaded.
     """
-    name = f"model {config.name} ({pinned.location})"
-    architecture = load_config(pinned)
+    description = f"model {config.name} ({pinned.location})"
+    model_config = load_config(pinned)
     dtype = getattr(torch, config.dtype.value)
-    is_quantised = quantisation_method(architecture) != ""
+    is_quantised = quantisation_method(model_config) != ""
     if pinned.gguf:
         from transformers import GgufConfig
 
@@ -71,8 +71,8 @@ def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:
             warnings.simplefilter("ignore")  # the checks below report what is wrong
             module, loading_info = call_from_pretrained(
                 pinned,
-                model_class(architecture).from_pretrained,
-                config=architecture,
+                model_class(model_config).from_pretrained,
+                config=model_config,
                 dtype=dtype,
                 attn_implementation=None if config.attention == "auto" else config.attention,
                 use_safetensors=None if config.pickles else True,
@@ -84,12 +84,12 @@ def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:
     except RbptrackError:
         raise
     except Exception as error:  # the libraries raise exceptions of many types
-        raise _explain(error, name, pinned, pickles=config.pickles) from error
-    check_loaded(loading_info, name)
-    check_stored_types(pinned, module, name)
+        raise _loading_error(error, description, pinned, pickles=config.pickles) from error
+    check_loaded(loading_info, description)
+    check_stored_types(pinned, module, description)
     if getattr(module, "_hf_peft_config_loaded", False):  # transformers adds an adapter if peft is installed
         raise BadInput(
-            f"{name} has an adapter in addition to its weights (adapter_config.json), and peft has loaded both. "
+            f"{description} has an adapter in addition to its weights (adapter_config.json), and peft has loaded both. "
             "Merge the adapter (merge_and_unload()) or move it to another folder"
         )
     if is_quantised:
@@ -97,7 +97,7 @@ def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:
     return module
 
 
-def _explain(error: Exception, name: str, pinned: Pinned, *, pickles: bool) -> BadInput:
+def _loading_error(error: Exception, description: str, pinned: Pinned, *, pickles: bool) -> BadInput:
     """Return an error that explains in one line why a model could not be loaded."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
@@ -105,13 +105,13 @@ def _explain(error: Exception, name: str, pinned: Pinned, *, pickles: bool) -> B
         causes.append(cause)
         cause = cause.__cause__ or cause.__context__
     if any(map(is_out_of_memory, causes)):
-        return BadInput(f"{name} does not fit into memory. Try model.dtype=bfloat16 or model.device_map=auto")
+        return BadInput(f"{description} does not fit into memory. Try model.dtype=bfloat16 or model.device_map=auto")
     if any(type(cause).__name__ == "SafetensorError" for cause in causes):
         return BadInput(
-            f"the weights of {name} are damaged or cut short ({first_line(error)}): copy or download them again"
+            f"the weights of {description} are damaged or cut short ({first_line(error)}): copy or download them again"
         )
     if any(type(cause).__name__ == "UnpicklingError" or "Weights only load" in str(cause) for cause in causes):
-        return BadInput(f"the pickled weights of {name} hold other objects than weights, which are not loaded")
+        return BadInput(f"the pickled weights of {description} hold other objects than weights, which are not loaded")
     if not pickles and isinstance(error, OSError) and "model.safetensors" in str(error):
-        return BadInput(only_pickles_message(name))
-    return BadInput(f"{name} cannot be loaded: {failure_reason(error, pinned)}")
+        return BadInput(only_pickles_message(description))
+    return BadInput(f"{description} cannot be loaded: {failure_reason(error, pinned)}")

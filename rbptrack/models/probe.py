@@ -14,8 +14,8 @@ from torch import Tensor
 
 from rbptrack.base.errors import BadInput
 
-_MULTIPLY_ADDS = 2e9  # that the probes of one model may take, which is a fraction of a second
-_MAX_TOKENS = 64  # in half a probe
+_MULTIPLY_ADDS = 2e9  # the largest number of operations of one model's probes; they take a fraction of a second
+_MAX_TOKENS = 64  # the largest number of tokens in half a probe
 _MIN_TOKENS = 12
 # A rounding error can make a mixture of experts send a token to another expert. This happens in some of the probes. A
 # model that reads later tokens differs in every probe.
@@ -53,7 +53,7 @@ def draw_probes(config: Any, *, rows: int, parameters: int, max_length: int | No
     length = 2 * int(min(_MAX_TOKENS, max(_MIN_TOKENS, _MULTIPLY_ADDS / (7 * max(parameters, 1))))) + 3
     length = max(4, min(length, (max_length or length) - 2))
     special_ids = set(_special_ids(config.to_dict()))
-    plain_ids = torch.tensor([i for i in range(min(rows, 4096)) if i not in special_ids] or [0])
+    plain_ids = torch.tensor([token_id for token_id in range(min(rows, 4096)) if token_id not in special_ids] or [0])
     generator = torch.Generator().manual_seed(0)
     for _ in range(_PROBES):
         yield plain_ids[torch.randint(len(plain_ids), (2, length), generator=generator)]
@@ -66,7 +66,7 @@ def _special_ids(values: dict[Any, Any]) -> Iterator[int]:
             yield from _special_ids(value)
         elif isinstance(key, str) and "token" in key and ("id" in key or "index" in key):
             ids = value if isinstance(value, list) else [value]
-            yield from (number for number in ids if isinstance(number, int))
+            yield from (token_id for token_id in ids if isinstance(token_id, int))
 
 
 def check_states(name: str, backbone: Callable[[Tensor], Tensor], batches: Iterable[Tensor]) -> None:
@@ -91,13 +91,7 @@ def check_states(name: str, backbone: Callable[[Tensor], Tensor], batches: Itera
 
 
 def _find_dependence(backbone: Callable[[Tensor], Tensor], tokens: Tensor) -> str:
-    """Say what changes the states of the first half of a sequence. Returns an empty text if nothing changes them.
-
-    Args:
-        backbone: computes states (batch, length, width) of token ids (batch, length).
-        tokens: two sequences, (2, length).
-
-    """
+    """Say what changes the states of the first half of the sequences (2, length). Return "" if nothing does."""
     half = tokens.shape[1] // 2
     padded = tokens[0].clone()
     padded[half:] = 0  # batches are padded with zeros
@@ -106,7 +100,7 @@ def _find_dependence(backbone: Callable[[Tensor], Tensor], tokens: Tensor) -> st
     difference = _relative_difference(before_tokens, before_padding)
     if difference > _MAX_DIFFERENCE:
         # Products of one shape have equal rounding errors. The products of a mixture of experts are the exception:
-        # their shapes depend on all tokens of the batch. The states in both batches then differ by rounding only.
+        # their shapes depend on all tokens of the batch, so rounding alone changes the states in another batch.
         in_other_batch = backbone(tokens)[0, :half]
         if difference > _NOISE_FACTOR * _relative_difference(in_other_batch, before_tokens):
             return (

@@ -16,7 +16,7 @@ from rbptrack.base.errors import BadInput
 
 def quantisation_method(config: Any) -> str:
     """Return the quantisation that a transformers config names, such as `torchao` or `gptq`. Empty if there is none."""
-    settings = _settings(config)
+    settings = _quantisation_settings(config)
     if not settings:
         return ""
     method = settings.get("quant_method")
@@ -31,7 +31,7 @@ def describe_quantisation(config: Any) -> str:
     method = quantisation_method(config)
     if not method:
         return ""
-    settings = _settings(config)
+    settings = _quantisation_settings(config)
     torchao_type = settings.get("quant_type")
     granularity = getattr(torchao_type, "granularity", None)
     group = settings.get("group_size") or getattr(torchao_type, "group_size", None)
@@ -114,6 +114,6 @@ def convert_quantised(module: nn.Module, dtype: torch.dtype) -> None:
                 setattr(layer, name, nn.Parameter(weight.detach().to(dtype), requires_grad=False))
 
 
-def _settings(config: Any) -> dict[str, Any]:
+def _quantisation_settings(config: Any) -> dict[str, Any]:
     settings = getattr(config, "quantization_config", None) or {}
     return settings if isinstance(settings, dict) else vars(settings)

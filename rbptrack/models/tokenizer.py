@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TOKENIZER_FILE = "tokenizer.json"
 _CONFIG_FILE = "tokenizer_config.json"
-_FLAGS = ("add_bos_token", "add_eos_token")  # keys of tokenizer_config.json
+_END_TOKEN_FLAGS = ("add_bos_token", "add_eos_token")  # keys of tokenizer_config.json
 _CLASSES_WITH_FLAGS = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer", "GPTNeoXTokenizer")
 """Before transformers 5, these classes followed the flags even if tokenizer.json said otherwise."""
 _REMEDY = "; model.tokenizer=ORG/NAME uses another tokenizer"
@@ -59,7 +59,7 @@ def load_tokenizer(pinned: Pinned) -> PreTrainedTokenizerBase:
     config = _read_config(pinned)
     file = None if pinned.gguf else local_file(pinned, _tokenizer_file_name(config))
     try:
-        return _correct_rules(tokenizer, pinned, config, file)
+        return _check_and_correct_rules(tokenizer, pinned, config, file)
     except RbptrackError:
         raise
     except BaseException as error:  # the libraries raise many types; a panic in Rust is not even an Exception
@@ -85,7 +85,7 @@ def _load_by_class(pinned: Pinned) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _correct_rules(
+def _check_and_correct_rules(
     tokenizer: PreTrainedTokenizerBase, pinned: Pinned, config: dict[str, Any], file: Path | None
 ) -> PreTrainedTokenizerBase:
     """Return a tokenizer that follows the rules in its files. Raises BadInput if the files are incomplete or damaged.
@@ -104,7 +104,7 @@ def _correct_rules(
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise BadInput(f"{pinned.location} has no tokenizer{_REMEDY}")
     if pinned.gguf:
-        _check_gguf(pinned)
+        _check_gguf_rule(pinned)
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     if file is not None:
@@ -119,11 +119,11 @@ def _check_vocabulary(pinned: Pinned, tokenizer: PreTrainedTokenizerBase) -> Non
     ids = tokenizer.get_vocab()
     if len(set(ids.values())) < len(ids):
         names: dict[int, str] = {}
-        for name, number in ids.items():
-            other = names.setdefault(number, name)
+        for name, token_id in ids.items():
+            other = names.setdefault(token_id, name)
             if other != name:
                 raise BadInput(
-                    f"the tokenizer of {pinned.location} is damaged: {other!r} and {name!r} both have the id {number}"
+                    f"the tokenizer of {pinned.location} is damaged: {other!r} and {name!r} both have the id {token_id}"
                 )
     if '"merges":[]' not in tokenizer.backend_tokenizer.to_str():
         return
@@ -164,12 +164,12 @@ def check_tokenizer(tokenizer: Any) -> None:
     file_tokenizer = _read_tokenizer_file(file)
     if file_tokenizer.get_vocab() != tokenizer.get_vocab():
         return
-    exception = 'If this is intended, set tokenizer.name_or_path = ""'
-    if _find_differing_text(tokenizer, file_tokenizer, special=False):
+    if_intended = 'If this is intended, set tokenizer.name_or_path = ""'
+    if _find_differing_text(tokenizer, file_tokenizer, add_special_tokens=False):
         differing = " and ".join(_differing_sections(tokenizer.backend_tokenizer, file_tokenizer)) or "rules"
         raise BadInput(
             f"tokenizer splits texts differently from its file {file} ({differing}): load it with "
-            f"PreTrainedTokenizerFast.from_pretrained. {exception}"
+            f"PreTrainedTokenizerFast.from_pretrained. {if_intended}"
         )
     config_file = _origin_file(tokenizer, _CONFIG_FILE)
     config = json.loads(config_file.read_text("utf-8")) if config_file else {}
@@ -178,7 +178,7 @@ def check_tokenizer(tokenizer: Any) -> None:
     if is_requested and bos_id is not None and tokenizer("a")["input_ids"][:1] != [bos_id]:
         raise BadInput(
             f"tokenizer does not begin a text with {tokenizer.bos_token}, although its files in {file.parent} ask for "
-            f"it: set tokenizer.add_bos_token = True. {exception}"
+            f"it: set tokenizer.add_bos_token = True. {if_intended}"
         )
 
 
@@ -226,7 +226,7 @@ def _read_config(pinned: Pinned) -> dict[str, Any]:
     """Return the content of tokenizer_config.json. For a GGUF file, return its flags for the first and last token."""
     if pinned.gguf:
         fields = _gguf_fields(pinned)
-        return {flag: fields[f"ggml.{flag}"] for flag in _FLAGS if f"ggml.{flag}" in fields}
+        return {flag: fields[f"ggml.{flag}"] for flag in _END_TOKEN_FLAGS if f"ggml.{flag}" in fields}
     path = local_file(pinned, _CONFIG_FILE)
     if path is None:
         return {}
@@ -285,8 +285,8 @@ def _follow_file(file: Path, tokenizer: PreTrainedTokenizerBase, pinned: Pinned)
             if name and getattr(tokenizer, role) is None and file_tokenizer.token_to_id(name) is not None:
                 setattr(tokenizer, role, name)
     _switch_off_randomness(tokenizer.backend_tokenizer)
-    for special in (False, True):
-        text = _find_differing_text(tokenizer, file_tokenizer, special=special)
+    for add_special_tokens in (False, True):
+        text = _find_differing_text(tokenizer, file_tokenizer, add_special_tokens=add_special_tokens)
         if text:
             differing = " and ".join(_differing_sections(tokenizer.backend_tokenizer, file_tokenizer)) or "its rules"
             raise BadInput(
@@ -303,19 +303,14 @@ def _differing_sections(backend: Tokenizer, file_tokenizer: Tokenizer) -> list[s
     return [section for section in _SECTIONS if loaded_rules[section] != file_rules[section]]
 
 
-def _find_differing_text(tokenizer: PreTrainedTokenizerBase, file_tokenizer: Tokenizer, *, special: bool) -> str:
-    """Return a probe text to which a tokenizer and its file give different ids, or an empty text.
-
-    Args:
-        tokenizer: the loaded tokenizer.
-        file_tokenizer: the tokenizer in the file.
-        special: whether both add the tokens that begin and end a text.
-
-    """
+def _find_differing_text(
+    tokenizer: PreTrainedTokenizerBase, file_tokenizer: Tokenizer, *, add_special_tokens: bool
+) -> str:
+    """Return a probe text to which a tokenizer and the tokenizer in its file give different ids, or an empty text."""
     file_tokenizer.encode_special_tokens = tokenizer.backend_tokenizer.encode_special_tokens
     for text in _probe_texts(file_tokenizer):
-        ids = tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"]
-        if ids != file_tokenizer.encode(text, add_special_tokens=special).ids:
+        ids = tokenizer(text, add_special_tokens=add_special_tokens, verbose=False)["input_ids"]
+        if ids != file_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids:
             return text
     return ""
 
@@ -330,19 +325,19 @@ def _probe_texts(file_tokenizer: Tokenizer) -> Iterator[str]:
 
 def _check_prefix_space(pinned: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
     """Raise BadInput if the files contradict each other about a space that is added before a text."""
-    in_config = config.get("add_prefix_space")
+    configured = config.get("add_prefix_space")
     pre_tokenizer = json.loads(tokenizer.backend_tokenizer.to_str())["pre_tokenizer"]
-    if not isinstance(in_config, bool) or not pre_tokenizer or pre_tokenizer["type"] != "ByteLevel":
+    if not isinstance(configured, bool) or not pre_tokenizer or pre_tokenizer["type"] != "ByteLevel":
         return
-    if pre_tokenizer["add_prefix_space"] != in_config:
+    if pre_tokenizer["add_prefix_space"] != configured:
         raise BadInput(
-            f"the files of the tokenizer of {pinned.location} contradict each other: add_prefix_space is {in_config} "
-            f"in {_CONFIG_FILE} and {not in_config} in {_TOKENIZER_FILE}. Correct one of them"
+            f"the files of the tokenizer of {pinned.location} contradict each other: add_prefix_space is {configured} "
+            f"in {_CONFIG_FILE} and {not configured} in {_TOKENIZER_FILE}. Correct one of them"
         )
 
 
 def _add_end_tokens(pinned: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
-    """Make a tokenizer begin and end texts with the tokens that tokenizer_config.json asks for.
+    """Make a tokenizer add the first and the last token of a text for which tokenizer_config.json asks.
 
     transformers 4 followed the flags `add_bos_token` and `add_eos_token`. transformers 5 ignores both if the folder has
     a tokenizer.json.
@@ -352,17 +347,17 @@ def _add_end_tokens(pinned: Pinned, config: dict[str, Any], tokenizer: PreTraine
 
     """
     backend = tokenizer.backend_tokenizer
-    added_ids = dict(zip(_FLAGS, _find_end_ids(backend), strict=True))
+    added_ids = dict(zip(_END_TOKEN_FLAGS, _find_end_ids(backend), strict=True))
     names = {"add_bos_token": tokenizer.bos_token, "add_eos_token": tokenizer.eos_token}
     follows_flags = str(config.get("tokenizer_class", "")).removesuffix("Fast") in _CLASSES_WITH_FLAGS
     needed: dict[str, str] = {}  # the name of the token by flag
     for flag, ids in added_ids.items():
         name = names[flag]
         requested = config.get(flag)
-        number = backend.token_to_id(name) if name else None
-        if requested and number is None:
+        token_id = backend.token_to_id(name) if name else None
+        if requested and token_id is None:
             raise BadInput(f"the files of the tokenizer of {pinned.location} ask for {flag} but do not name that token")
-        adds_other_token = requested and ids not in ([], [number])
+        adds_other_token = requested and ids not in ([], [token_id])
         adds_unwanted_token = requested is False and ids and follows_flags
         if adds_other_token or adds_unwanted_token:
             raise BadInput(
@@ -381,9 +376,10 @@ def _find_end_ids(backend: Tokenizer) -> tuple[list[int], list[int]]:
     for text in ("a", "1", ".", "一"):  # a tokenizer may not know each of these characters
         plain = backend.encode(text, add_special_tokens=False).ids
         whole = backend.encode(text).ids
-        for count in range(len(whole)):
-            if plain and whole[count : count + len(plain)] == plain:
-                return whole[:count], whole[count + len(plain) :]
+        for begin in range(len(whole)):
+            end = begin + len(plain)
+            if plain and whole[begin:end] == plain:
+                return whole[:begin], whole[end:]
     return [], []
 
 
@@ -438,7 +434,7 @@ def _gguf_fields(pinned: Pinned) -> dict[str, Any]:
     return values
 
 
-def _check_gguf(pinned: Pinned) -> None:
+def _check_gguf_rule(pinned: Pinned) -> None:
     """Raise BadInput if a GGUF file splits texts by a rule that transformers does not know."""
     try:
         from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS as KNOWN

@@ -120,7 +120,7 @@ class DocumentCounts(DocumentSums):
         merged = super(DocumentCounts, joined).in_groups(joined.document.tolist())
         # bincount adds the parts in their order.
         nats = np.bincount(np.unique(joined.document, return_inverse=True)[1], weights=joined.nats)
-        return replace(merged, nats=nats, hits=merged.hits.astype(joined.hits.dtype))  # the sum has a wider type
+        return replace(merged, nats=nats, hits=merged.hits.astype(joined.hits.dtype))  # sums of int32 are int64
 
     def __add__(self, other: DocumentCounts) -> DocumentCounts:
         """Add the counts of two runs. A document may be in one of them or in both.

@@ -57,7 +57,7 @@ class RankHistogram:
 
         """
         if isinstance(k, Iterable) and not isinstance(k, str):
-            return self.rbp_curve([check_k(one_k, self.vocab_size) for one_k in k])
+            return self.rbp_curve([check_k(element, self.vocab_size) for element in k])
         return float(self.rbp_curve([check_k(k, self.vocab_size)])[0])
 
     def rbp_curve(self, ks: npt.ArrayLike) -> FloatArray:

@@ -211,7 +211,7 @@ class RankTable:
 
         """
         if isinstance(k, Iterable) and not isinstance(k, str):
-            return np.array([self.rbp(one_k) for one_k in k])
+            return np.array([self.rbp(element) for element in k])
         return float(np.count_nonzero(self.rank <= check_k(k, self.vocab_size)) / len(self))
 
     def reference_sums(self) -> FloatArray:
@@ -243,7 +243,7 @@ class RankTable:
         nats = self.sum_by_document(-self.column("logprob").astype(np.float64))
         tokens = np.bincount(document, minlength=len(numbers))
         sorted_ks, column = np.unique(np.asarray(ks, dtype=np.int64), return_inverse=True)
-        # Class j of a token means that the j-th k, ascending, is the smallest k that is at least its rank.
+        # A token is in class j if the j-th smallest k is the first one that is at least the token's rank.
         last_ranks = np.concatenate([[-1], np.minimum(sorted_ks, self.vocab_size), [self.vocab_size]])
         class_sizes = np.diff(last_ranks)
         token_class = np.repeat(np.arange(len(class_sizes)), class_sizes)[self.rank]
@@ -322,7 +322,7 @@ class RankTable:
 
     @classmethod
     def read_documents(cls, path: Path, documents: Collection[int]) -> RankTable:
-        """Read the rows of the documents with some numbers. Other rows are not kept in memory.
+        """Read the rows of some documents, which are given by their numbers. Other rows are not kept in memory.
 
         Raises:
             RbptrackError: the file is damaged, or is not a rank table.
@@ -351,8 +351,8 @@ class RankTable:
 
         """
         parts = list(tables)
-        kinds = {(part.vocab_size, part.strict, part.ties_known) for part in parts}
-        if len(kinds) != 1:
+        conventions = {(part.vocab_size, part.strict, part.ties_known) for part in parts}
+        if len(conventions) != 1:
             sizes = sorted({part.vocab_size for part in parts})
             raise RbptrackError(f"rank tables with different |V| or kinds of rank cannot be joined: |V| is {sizes}")
         shared = [name for name in SCHEMA.names if all(name in part.table.column_names for part in parts)]

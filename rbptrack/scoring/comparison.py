@@ -27,7 +27,7 @@ class PairScorer:
             after them are padding.
 
     Attributes:
-        padding: the largest total probability of the padding rows at any token that was scored so far, in either
+        padding_mass: the largest total probability of the padding rows at any token that was scored so far, in either
             model, ().
     """
 
@@ -36,8 +36,8 @@ class PairScorer:
         self._reference = reference
         self._entries = entries
         device = scorer.head.weight.device
-        self._tile = max(1, (_TILE_LOGITS_CUDA if device.type == "cuda" else TILE_LOGITS) // entries)
-        self.padding = torch.zeros((), device=device)
+        self._tile_tokens = max(1, (_TILE_LOGITS_CUDA if device.type == "cuda" else TILE_LOGITS) // entries)
+        self.padding_mass = torch.zeros((), device=device)
 
     @torch.inference_mode()
     def __call__(self, hidden: Tensor, reference_hidden: Tensor, targets: Tensor) -> Scores:
@@ -47,15 +47,15 @@ class PairScorer:
             chunk = slice(start, start + self._model.chunk_tokens)
             logits = self._model.logits(hidden[chunk])
             reference_logits = self._reference.logits(reference_hidden[chunk])
-            compared = self._compare(logits, reference_logits)  # before the reduction, which overwrites the logits
-            parts.append(replace(self._model.reduce(logits, targets[chunk]), **compared))
+            comparison = self._compare(logits, reference_logits)  # before the reduction, which overwrites the logits
+            parts.append(replace(self._model.reduce(logits, targets[chunk]), **comparison))
         return Scores.concatenate(parts)
 
     def _compare(self, logits: Tensor, reference_logits: Tensor) -> dict[str, Tensor]:
         """Return the fields of `Scores` that compare two models, by name, from logits (tokens, vocabulary) of both."""
         tiles: list[tuple[Tensor, ...]] = []
-        for start in range(0, len(logits), self._tile):
-            tile = slice(start, start + self._tile)
+        for start in range(0, len(logits), self._tile_tokens):
+            tile = slice(start, start + self._tile_tokens)
             tiles.append(self._compare_tile(logits[tile], reference_logits[tile]))
         names = ("kl", "accept", "reference_top", "reference_rank")
         return {name: torch.cat(parts) for name, parts in zip(names, zip(*tiles, strict=True), strict=True)}
@@ -76,11 +76,11 @@ class PairScorer:
         return kl, accept, top[:, 0].int(), rank.int()
 
     def _log_probabilities(self, logits: Tensor) -> Tensor:
-        """Return ln p of the compared entries, (tokens, entries), normalised over these entries. Updates `padding`."""
+        """Return ln p of the compared entries, (tokens, entries), normalised over them. Updates `padding_mass`."""
         compared = logits[:, : self._entries].clamp(min=_LOWEST)
         log_total = compared.logsumexp(1, keepdim=True)
         if logits.shape[1] > self._entries:
             # The probability of the padding, divided by that of the compared entries.
             odds = (logits[:, self._entries :] - log_total).exp().sum(1)
-            self.padding = torch.maximum(self.padding, (odds / (1 + odds)).amax())
+            self.padding_mass = torch.maximum(self.padding_mass, (odds / (1 + odds)).amax())
         return torch.sub(compared, log_total, out=compared)

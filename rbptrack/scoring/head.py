@@ -18,7 +18,7 @@ class Head:
         bias: the bias, (vocabulary,). None if there is no bias or if `product` adds it.
         softcap: the number c in c * tanh(logits / c), which Gemma 2 uses. None if there is no softcap.
         scale: the factor by which logits are multiplied. Cohere's and Granite's models have one.
-        left_out: ids of entries that are not ranked, int64 (entries,), or None. Their logits become -inf.
+        excluded_ids: ids of entries that are not ranked, int64 (entries,), or None. Their logits become -inf.
         product: for a quantised head, the function that computes hidden @ weight.T + bias of hidden states (tokens,
             width). Only the shape and the device of `weight` are then used, not its values.
     """
@@ -27,7 +27,7 @@ class Head:
     bias: Tensor | None = None
     softcap: float | None = None
     scale: float = 1.0
-    left_out: Tensor | None = None
+    excluded_ids: Tensor | None = None
     product: Callable[[Tensor], Tensor] | None = None
 
     @property
@@ -35,9 +35,9 @@ class Head:
         """|V|, the number of rows of the head."""
         return int(self.weight.shape[0])
 
-    def leave_out(self, entries: Sequence[int]) -> Head:
-        """Return a copy of this head that does not rank some entries: their logits are -inf."""
-        return replace(self, left_out=torch.tensor(entries, dtype=torch.int64, device=self.weight.device))
+    def exclude(self, ids: Sequence[int]) -> Head:
+        """Return a copy of this head that does not rank some entries. Their logits are -inf."""
+        return replace(self, excluded_ids=torch.tensor(ids, dtype=torch.int64, device=self.weight.device))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the full float32 logits (tokens, vocabulary) of hidden states (tokens, width).
@@ -56,6 +56,6 @@ class Head:
             product.mul_(self.scale)
         if self.softcap is not None:
             product.div_(self.softcap).tanh_().mul_(self.softcap)
-        if self.left_out is not None:
-            product.index_fill_(1, self.left_out, float("-inf"))
+        if self.excluded_ids is not None:
+            product.index_fill_(1, self.excluded_ids, float("-inf"))
         return product

@@ -60,16 +60,16 @@ class Scorer:
         self._cpu_reduction = cpu_reduction
         weight = head.weight
         vocabulary, width = weight.shape
-        self._cuda = weight.device.type == "cuda"
+        self._on_cuda = weight.device.type == "cuda"
         self._logits = torch.empty(chunk_tokens, vocabulary, dtype=torch.float32, device=weight.device)
-        self._tile = chunk_tokens if self._cuda else min(chunk_tokens, max(1, TILE_LOGITS // vocabulary))
+        self._tile_tokens = chunk_tokens if self._on_cuda else min(chunk_tokens, max(1, TILE_LOGITS // vocabulary))
         self._cuda_reduction: Reduction | None = None
-        self._scratch = None if self._cuda else torch.empty(self._tile, vocabulary)
+        self._scratch = None if self._on_cuda else torch.empty(self._tile_tokens, vocabulary)
         is_half = weight.dtype != torch.float32 and head.product is None
         # Products are always float32, because bfloat16 logits tie at a large share of positions. If torch cannot
         # multiply the half-precision weights into float32, they are converted in blocks: a whole copy in float32 would
         # take twice the head's memory.
-        self._multiplies_half = is_half and self._cuda and _MM_HAS_OUT_DTYPE
+        self._multiplies_half = is_half and self._on_cuda and _MM_HAS_OUT_DTYPE
         self._block_rows = min(vocabulary, max(1, _WEIGHTS_BLOCK // width))
         converts = is_half and not self._multiplies_half
         self._float32_block = torch.empty(self._block_rows, width, device=weight.device) if converts else None
@@ -103,13 +103,13 @@ class Scorer:
         """Reduce logits (tokens, vocabulary) from this scorer to scores. On a CPU this may overwrite the logits."""
         # The target's logit is taken from the logits, not computed again. It is thus exactly equal to its own entry.
         target_logits = logits.gather(1, targets[:, None])
-        if self._cuda:
+        if self._on_cuda:
             return Scores(*self._reduce_on_cuda(logits, target_logits))
         if self._cpu_reduction is not None:
             return Scores(*self._cpu_reduction(logits, target_logits))
         parts = []
-        for start in range(0, len(logits), self._tile):
-            tile = slice(start, start + self._tile)
+        for start in range(0, len(logits), self._tile_tokens):
+            tile = slice(start, start + self._tile_tokens)
             parts.append(Scores(*eager_reduction(logits[tile], target_logits[tile], self._scratch)))
         return Scores.concatenate(parts)
 
@@ -262,7 +262,7 @@ def choose_reduction(candidate: Reduction, logits: Tensor, target_logits: Tensor
     expected = eager_reduction(logits, target_logits)
     try:
         computed = candidate(logits, target_logits)
-        if all(_agree(a, b) for a, b in zip(computed, expected, strict=True)):
+        if all(_agree(*pair) for pair in zip(computed, expected, strict=True)):
             return candidate, ""
         reason = "its numbers differ from those of eager operations"
     except torch.OutOfMemoryError:
@@ -274,8 +274,8 @@ def choose_reduction(candidate: Reduction, logits: Tensor, target_logits: Tensor
     return eager_reduction, note
 
 
-def _agree(a: Tensor, b: Tensor) -> bool:
+def _agree(computed: Tensor, expected: Tensor) -> bool:
     """Return whether two results agree. Integers must be equal, floats nearly equal, and NaN at the same tokens."""
-    if not a.is_floating_point():
-        return torch.equal(a, b)
-    return torch.allclose(a, b, rtol=1e-5, atol=_TOLERANCE, equal_nan=True)
+    if not computed.is_floating_point():
+        return torch.equal(computed, expected)
+    return torch.allclose(computed, expected, rtol=1e-5, atol=_TOLERANCE, equal_nan=True)

@@ -14,10 +14,10 @@ from rbptrack.corpus.documents import describe_empty_documents, load_documents
 from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.corpus.tokens import tokenise
 from rbptrack.models.architecture import (
-    Parameters,
-    candidates,
+    ParameterCounts,
     check_compatible,
     check_same_tokenizer,
+    choose_candidates,
     count_parameters,
     load_config,
 )
@@ -41,7 +41,7 @@ class LoadSettings:
 
     Attributes:
         num_candidates: a target is ranked among the first `num_candidates` rows of the output head.
-        left_out: ids of candidates that are not ranked, because the tokenizer has no token for them.
+        excluded_ids: ids of candidates that are not ranked, because the tokenizer has no token for them.
         template: the chat template that renders documents; empty if `dataset.chat` is false.
         num_reference_candidates: `num_candidates` for the output head of the reference; 0 without a reference.
         num_shared_entries: the distributions of model and reference are compared over the first
@@ -50,7 +50,7 @@ class LoadSettings:
     """
 
     num_candidates: int
-    left_out: tuple[int, ...] = ()
+    excluded_ids: tuple[int, ...] = ()
     template: str = ""
     num_reference_candidates: int = 0
     num_shared_entries: int = 0
@@ -62,7 +62,7 @@ class Loader:
     def __init__(self) -> None:
         self._architectures: dict[str, Any] = {}
         self._tokenizers: dict[str, PreTrainedTokenizerBase] = {}
-        self._parameters: dict[str, Parameters] = {}
+        self._counts_by_weights: dict[str, ParameterCounts] = {}
         self._settings: dict[str, LoadSettings] = {}
         self._model = _LastModel()
         self._reference = _LastModel()
@@ -79,13 +79,13 @@ class Loader:
         with spinner(f"reading and tokenizing {cell.config.dataset.name}"):
             corpus = self.corpus(cell)
         with spinner(f"loading {cell.config.model.name}"):
-            model = self._model.load(cell.config.model, cell.weights, settings.num_candidates, settings.left_out)
+            model = self._model.load(cell.config.model, cell.weights, settings.num_candidates, settings.excluded_ids)
             if cell.config.reference is None or cell.reference is None:
                 self._reference.drop()
                 return model, corpus
             reference = cell.config.reference
             reference_model = self._reference.load(
-                reference, cell.reference, settings.num_reference_candidates, settings.left_out
+                reference, cell.reference, settings.num_reference_candidates, settings.excluded_ids
             )
         return replace(model, reference=Reference(reference.name, reference_model, settings.num_shared_entries)), corpus
 
@@ -139,7 +139,7 @@ class Loader:
             self._architectures[weights.identity] = load_config(weights)
         return self._architectures[weights.identity]
 
-    def parameters(self, weights: Pinned) -> Parameters:
+    def parameters(self, weights: Pinned) -> ParameterCounts:
         """Count the parameters of a model without loading its weights.
 
         The numbers are cached on disk, because importing the code of a model takes seconds.
@@ -148,10 +148,10 @@ class Loader:
         def count() -> str:
             return json.dumps(asdict(count_parameters(self.architecture(weights))))
 
-        if weights.identity not in self._parameters:
-            line = cached_line(f"parameters/{cache_key(source=weights.identity)}", count)
-            self._parameters[weights.identity] = Parameters(**json.loads(line))
-        return self._parameters[weights.identity]
+        if weights.identity not in self._counts_by_weights:
+            line = cached_line(f"parameter-counts/{cache_key(source=weights.identity)}", count)
+            self._counts_by_weights[weights.identity] = ParameterCounts(**json.loads(line))
+        return self._counts_by_weights[weights.identity]
 
     def _corpus_key(self, cell: Cell) -> str:
         """Return a key for the cache of tokenised texts. Cells with the same key have the same tokens."""
@@ -175,11 +175,11 @@ class Loader:
         if config.model.gguf and config.model.tokenizer:
             check_gguf_tokens(config.model.name, cell.weights, tokenizer)
         check_compatible(config.model.name, architecture, tokenizer, config.dataset.seq_len)
-        num_candidates, left_out = candidates(architecture, tokenizer, config.candidates)
+        num_candidates, excluded_ids = choose_candidates(architecture, tokenizer, config.candidates)
         template = ""
         if config.dataset.chat:
             template = find_chat_template(config.model.chat_template, tokenizer, config.model.name)
-        return self._check_reference(cell, LoadSettings(num_candidates, left_out, template))
+        return self._check_reference(cell, LoadSettings(num_candidates, excluded_ids, template))
 
     def _check_reference(self, cell: Cell, settings: LoadSettings) -> LoadSettings:
         """Check the reference of a cell, if it has one. Returns the settings, completed for the reference."""
@@ -193,11 +193,11 @@ class Loader:
         seq_len = cell.config.dataset.seq_len
         check_compatible(f"reference {reference.name}", architecture, reference_tokenizer, seq_len)
         check_same_tokenizer(reference.name, tokenizer, reference_tokenizer)
-        num_candidates, _ = candidates(architecture, tokenizer, cell.config.candidates)
-        model_entries, _ = candidates(self.architecture(cell.weights), tokenizer, Candidates.tokenizer)
-        reference_entries, _ = candidates(architecture, tokenizer, Candidates.tokenizer)
+        num_candidates, _ = choose_candidates(architecture, tokenizer, cell.config.candidates)
+        model_entries, _ = choose_candidates(self.architecture(cell.weights), tokenizer, Candidates.tokenizer)
+        reference_entries, _ = choose_candidates(architecture, tokenizer, Candidates.tokenizer)
         num_shared_entries = min(model_entries, reference_entries)
-        return replace(settings, num_reference_candidates=num_candidates, num_shared_entries=num_shared_entries)
+        return replace(settings, num_reference_num_candidates=num_candidates, num_shared_entries=num_shared_entries)
 
 
 class _LastModel:
@@ -206,11 +206,13 @@ class _LastModel:
     _key = ""
     _model: CausalModel | None = None
 
-    def load(self, config: ModelConfig, weights: Pinned, num_candidates: int, left_out: tuple[int, ...]) -> CausalModel:
-        key = repr((weights, config, num_candidates, left_out))
+    def load(
+        self, config: ModelConfig, weights: Pinned, num_candidates: int, excluded_ids: tuple[int, ...]
+    ) -> CausalModel:
+        key = repr((weights, config, num_candidates, excluded_ids))
         if self._model is None or self._key != key:
             self.drop()  # before loading, because memory may not suffice for two models
-            self._model = load_model(config, weights, candidates=num_candidates, left_out=left_out)
+            self._model = load_model(config, weights, num_candidates=num_candidates, excluded_ids=excluded_ids)
             self._key = key
         return self._model
 

@@ -119,7 +119,7 @@ def test_measure_with_a_reference_adds_columns_and_keeps_ranks(
 def test_measure_refuses_a_token_that_only_the_reference_can_predict(
     model_with_reference: Any, corpus: Corpus, tmp_path: Path
 ) -> None:
-    without_0 = replace(model_with_reference, head=model_with_reference.head.leave_out([0]))
+    without_0 = replace(model_with_reference, head=model_with_reference.head.exclude([0]))
     no_target_is_0 = replace(corpus, token=np.maximum(corpus.token, 1))
     with pytest.raises(MeasurementError, match="the model gives probability 0"):
         measure(without_0, no_target_is_0, ks=(1,), engine=ENGINE, folder=tmp_path)

@@ -60,8 +60,8 @@ def model_of(shape: dict[str, Any]) -> Callable[..., Any]:
 def load() -> Callable[..., CausalModel]:
     """Load the model in a folder as the program does. Further arguments are values of its ModelConfig."""
 
-    def load_folder(folder: Path, *, candidates: int | None = None, **changes: Any) -> CausalModel:
+    def load_folder(folder: Path, *, num_candidates: int | None = None, **changes: Any) -> CausalModel:
         config = replace(ModelConfig(family="toy", size="1k", path=str(folder)), **changes)
-        return load_model(config, pin_model(config), candidates=candidates)
+        return load_model(config, pin_model(config), num_candidates=num_candidates)
 
     return load_folder

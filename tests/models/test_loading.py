@@ -18,9 +18,9 @@ from safetensors.torch import load_file, save_file
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import Candidates, ModelConfig
 from rbptrack.models.architecture import (
-    candidates,
     check_compatible,
     check_same_tokenizer,
+    choose_candidates,
     count_parameters,
     load_config,
 )
@@ -406,8 +406,8 @@ def test_candidates_are_all_rows_or_the_tokens_of_the_tokenizer(tmp_path: Path) 
     pinned = pin_model(config_of(tmp_path))
     config = load_config(pinned)
     tokenizer = load_tokenizer(pinned)
-    assert candidates(config, tokenizer, Candidates.vocabulary) == (ROWS, ())
-    assert candidates(config, tokenizer, Candidates.tokenizer) == (400, ())
+    assert choose_candidates(config, tokenizer, Candidates.vocabulary) == (ROWS, ())
+    assert choose_candidates(config, tokenizer, Candidates.tokenizer) == (400, ())
 
 
 def test_candidates_lists_the_numbers_that_the_tokenizer_leaves_out(tmp_path: Path) -> None:
@@ -415,16 +415,16 @@ def test_candidates_lists_the_numbers_that_the_tokenizer_leaves_out(tmp_path: Pa
     pinned = pin_model(config_of(tmp_path))
     tokenizer = load_tokenizer(pinned)
     tokenizer.get_vocab = lambda: {"a": 0, "b": 2}  # type: ignore[method-assign]
-    assert candidates(load_config(pinned), tokenizer, Candidates.tokenizer) == (3, (1,))
+    assert choose_candidates(load_config(pinned), tokenizer, Candidates.tokenizer) == (3, (1,))
 
 
 def test_head_without_some_tokens_gives_them_the_logit_minus_infinity(tmp_path: Path, load: Load) -> None:
     build("qwen2.5", tmp_path)
-    model = load(tmp_path, candidates=400)
+    model = load(tmp_path, num_candidates=400)
     assert model.vocab_size == 400
     tokens = torch.arange(20)[None]
     with torch.inference_mode():
-        logits = model.head.leave_out([3, 5]).logits(model.backbone(tokens)[0])
+        logits = model.head.exclude([3, 5]).logits(model.backbone(tokens)[0])
         expected = model.full_logits(tokens)[0, :, :400]
     others = [token for token in range(400) if token not in (3, 5)]
     torch.testing.assert_close(logits[:, others], expected[:, others])

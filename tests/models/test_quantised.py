@@ -99,7 +99,7 @@ def test_head_of_a_model_with_a_quantised_head_gives_the_logits_of_the_model(
 ) -> None:
     """The checkpoint was quantised in bfloat16. It may be loaded in float32."""
     save_quantised(tmp_path, bits=bits)
-    model = load(tmp_path, candidates=ROWS - 5, dtype=dtype)
+    model = load(tmp_path, num_candidates=ROWS - 5, dtype=dtype)
     assert model.head.product is not None
     assert model.vocab_size == ROWS - 5
     assert any("its head is quantised" in note for note in model.notes)

@@ -69,11 +69,11 @@ def score_pair(pair: Pair, *, entries: int, left_out: list[int] | None = None) -
     head = Head(pair.weight)
     reference_head = Head(pair.reference_weight)
     if left_out:
-        head = head.leave_out(left_out)
-        reference_head = reference_head.leave_out(left_out)
+        head = head.exclude(left_out)
+        reference_head = reference_head.exclude(left_out)
     scorer = PairScorer(Scorer(head, chunk_tokens=7), Scorer(reference_head, chunk_tokens=7), entries=entries)
     scores = scorer(pair.hidden, pair.reference_hidden, targets(entries))
-    return scores, float(scorer.padding)
+    return scores, float(scorer.padding_mass)
 
 
 def kl_of_definition(log_p: Tensor, log_q: Tensor) -> Tensor:

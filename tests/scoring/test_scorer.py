@@ -118,7 +118,7 @@ def test_scorer_of_a_head_without_some_entries_ranks_among_the_rest() -> None:
     left_out = [3, 9, *range(200, 460)]
     kept = torch.tensor([entry for entry in range(600) if entry not in left_out])
     targets = kept[torch.arange(70)]
-    scores = Scorer(Head(weight).leave_out(left_out), chunk_tokens=16)(hidden, targets)
+    scores = Scorer(Head(weight).exclude(left_out), chunk_tokens=16)(hidden, targets)
     expected = scores_by_definition((hidden @ weight.T)[:, kept], torch.arange(70))
     assert torch.equal(scores.greater, expected.greater)
     assert torch.equal(scores.top, kept[expected.top.long()].int())
@@ -250,7 +250,7 @@ def test_compiled_cpu_reduction_gives_the_ranks_of_the_eager_one() -> None:
     compiled_reduction = compiled_cpu_reduction(1000)
     assert compiled_reduction is not None
     # One decimal gives ties.
-    head = Head(torch.randn(1000, 8).round(decimals=1)).leave_out([3, 999])
+    head = Head(torch.randn(1000, 8).round(decimals=1)).exclude([3, 999])
     hidden = torch.randn(50, 8).round(decimals=1)
     targets = torch.randint(4, 900, (50,))
     scores = Scorer(head, chunk_tokens=16, cpu_reduction=compiled_reduction)(hidden, targets)
