@@ -53,8 +53,8 @@ _SMALL_NUMBER_LABEL = expr.if_(datum.value < 0.001, expr.format(datum.value, ".0
 LOG_AXIS_LABEL = repr(expr.if_(datum.value < 1, _SMALL_NUMBER_LABEL, size_text(datum.value)))
 """Vega's expression for a label of a logarithmic axis, such as 1e-5, 0.2 or 18M."""
 
-_BOTH_ENDS = expr.format(datum.low, ".3~r") + " to " + expr.format(datum.high, ".3~r")
-INTERVAL_TEXT = expr.if_(expr.isValid(datum.low) & expr.isValid(datum.high), _BOTH_ENDS, "")
+_INTERVAL_ENDS = expr.format(datum.low, ".3~r") + " to " + expr.format(datum.high, ".3~r")
+INTERVAL_TEXT = expr.if_(expr.isValid(datum.low) & expr.isValid(datum.high), _INTERVAL_ENDS, "")
 """Vega's expression for the text of the interval from `low` to `high`. It is empty if there is no interval."""
 
 INTERVAL_TOOLTIP = alt.Tooltip("interval:N", title="95% interval")
@@ -179,8 +179,8 @@ def facets(
     _check_rows(frame, [x, y, colour], [x, colour, facet, dash, "model", "size"] if line else [])
     frame = _drawn_columns(frame, ["model", "size", colour, facet, dash, x, y])
     chart = alt.Chart(inline_data(frame))
-    pick = legend_selection(colour)
-    points = chart.encode(axis_encoding(frame[x], alt.X, log="x" in log), **by_colour(frame[colour], pick))
+    selection = legend_selection(colour)
+    points = chart.encode(axis_encoding(frame[x], alt.X, log="x" in log), **by_colour(frame[colour], selection))
     if dash:
         points = points.encode(alt.StrokeDash(f"{dash}:N", title=None))
     vertical = axis_encoding(frame[y], alt.Y, log="y" in log)
@@ -197,7 +197,7 @@ def facets(
     dots = points.transform_calculate(interval=INTERVAL_TEXT).mark_point()
     layers.append(dots.encode(vertical, by_shape(frame[colour]), tooltip=_tooltip(frame)))
     panel_width = {1: 480, 2: 300}.get(_panel_count(frame, facet), 240)
-    layers[0] = layers[0].add_params(pick)
+    layers[0] = layers[0].add_params(selection)
     return _in_panels(alt.layer(*layers, width=panel_width, height=200), frame, facet)
 
 
@@ -224,9 +224,9 @@ def intervals(
     _check_rows(frame, [x, y, colour], [y, colour, facet])
     frame = _drawn_columns(frame, [colour, facet, y, x])
     chart = alt.Chart(inline_data(frame))
-    pick = legend_selection(colour)
+    selection = legend_selection(colour)
     rows = chart.encode(
-        alt.Y(f"{y}:N", title=None, sort=None), alt.YOffset(f"{colour}:N"), **by_colour(frame[colour], pick)
+        alt.Y(f"{y}:N", title=None, sort=None), alt.YOffset(f"{colour}:N"), **by_colour(frame[colour], selection)
     )
     layers = []
     if null is not None:
@@ -236,9 +236,9 @@ def intervals(
     horizontal = alt.X(f"{x}:Q", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
     dots = rows.transform_calculate(interval=INTERVAL_TEXT).mark_point()
     layers.append(dots.encode(horizontal, tooltip=_tooltip(frame)))
-    most_rows = frame.groupby(facet)[y].nunique().max() if facet in frame else frame[y].nunique()
-    height = int(most_rows) * max(18, 10 * frame[colour].nunique())
-    layers[0] = layers[0].add_params(pick)
+    max_rows = frame.groupby(facet)[y].nunique().max() if facet in frame else frame[y].nunique()
+    height = int(max_rows) * max(18, 10 * frame[colour].nunique())
+    layers[0] = layers[0].add_params(selection)
     scales = alt.ScaleResolveMap(y="independent", yOffset="independent")
     return _in_panels(alt.layer(*layers, width=240, height=height), frame, facet, scales)
 
@@ -288,20 +288,20 @@ def _rbp_curve(histogram: RankHistogram, ks: IntArray) -> Any:
 
 
 def legend_selection(column: str) -> alt.Parameter:
-    """Return the parameter of a chart that holds the values which the reader clicked in the legend of a column."""
-    return alt.selection_point(name="pick", fields=[column], bind="legend")
+    """Return the parameter of a chart that holds the values that the reader clicked in the legend of a column."""
+    return alt.selection_point(name="selection", fields=[column], bind="legend")
 
 
-def by_colour(column: pd.Series[Any], pick: alt.Parameter) -> dict[str, Any]:
+def by_colour(column: pd.Series[Any], selection: alt.Parameter) -> dict[str, Any]:
     """Return the encodings of a column as colour, and of its legend's selection as opacity.
 
     Args:
         column: the column.
-        pick: the parameter that `legend_selection` returned for the column. Values that are not selected are faint.
+        selection: what `legend_selection` returned for the column. Values that are not selected are faint.
 
     """
     colour = alt.Color(f"{column.name}:N", title=None, scale=_scale_by_name(column, COLOURS))
-    return {"color": colour, "opacity": alt.when(pick).then(alt.value(1)).otherwise(alt.value(0.1))}
+    return {"color": colour, "opacity": alt.when(selection).then(alt.value(1)).otherwise(alt.value(0.1))}
 
 
 def by_shape(column: pd.Series[Any]) -> alt.Shape:
@@ -309,13 +309,13 @@ def by_shape(column: pd.Series[Any]) -> alt.Shape:
     return alt.Shape(f"{column.name}:N", title=None, scale=_scale_by_name(column, SHAPES))
 
 
-def _scale_by_name(column: pd.Series[Any], looks: Sequence[str]) -> alt.Scale:
+def _scale_by_name(column: pd.Series[Any], colours_or_shapes: Sequence[str]) -> alt.Scale:
     """Return the scale that gives each name of a column a colour or shape, in the order of `sorted_names`.
 
     In two charts with equal names, each name then has the same colour and shape.
     """
     names = sorted_names(column)
-    return alt.Scale(domain=names, range=[looks[i % len(looks)] for i in range(len(names))])
+    return alt.Scale(domain=names, range=[colours_or_shapes[i % len(colours_or_shapes)] for i in range(len(names))])
 
 
 def sorted_names(column: pd.Series[Any]) -> list[str]:

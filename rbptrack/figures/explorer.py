@@ -1,7 +1,7 @@
 """The large chart of the page: laws in size at one k, their residuals, and their exponents against k.
 
 It consists of three charts, each with a panel for every dataset. The reader of the page sets three parameters: `chosen`
-(the index of k in its grid), `metric`, and `pick` (the families chosen in the legend). On the page, the script
+(the index of k in its grid), `metric`, and `selection` (the families chosen in the legend). On the page, the script
 `reporting/page.js` sets them from the controls above the chart.
 """
 
@@ -56,42 +56,34 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
             low and high are the ends of the interval of alpha. (S0, y0) and (S1, y1) are the ends of the law's line.
 
     """
-    ks = sorted(int(k) for k in points.loc[points["metric"] == "rbp", "k"].unique())
-    metrics = {name: label for name, label in _METRIC_LABELS.items() if (points["metric"] == name).any()}
-    families = sorted_names(points["family"])
-    datasets = sorted_names(points["dataset"])
-    first_chosen = nearest_index(ks, SHOWN_K)
-    controls = {"ks": ks, "chosen": first_chosen, "metrics": metrics, "families": families, "datasets": datasets}
+    controls = _controls(points)
+    ks = controls["ks"]
+    metrics = controls["metrics"]
 
     # The reader sets these parameters.
     slider = alt.binding_range(min=0, max=len(ks) - 1, step=1, name="index of k ")
     menu = alt.binding_select(options=list(metrics), labels=list(metrics.values()), name="metric ")
-    chosen = alt.param(name="chosen", value=first_chosen, bind=slider)
+    chosen = alt.param(name="chosen", value=controls["chosen"], bind=slider)
     metric = alt.param(name="metric", value="rbp", bind=menu)
-    pick = legend_selection("family")
+    selection = legend_selection("family")
     # These parameters are computed from them: k, and the vertical axes of laws and residuals.
     grid: Any = alt.param(name="ks", value=ks)
     k = alt.param(name="k", expr=expr.if_(metric == "rbp", grid[chosen], 0))
-    rows = _with_law(points, laws)
-    axes = alt.param(name="axes", value=_axes(rows))
+    rows = _add_laws(points, laws)
+    axes = alt.param(name="axes", value=_vertical_axes(rows))
     axis: Any = alt.param(name="axis", expr=axes[metric + k])
 
-    is_shown = (datum.metric == metric) & (datum.k == k)
+    is_chosen_row = (datum.metric == metric) & (datum.k == k)
     data = inline_data(rows)
-    law_layers = _law_layers(data, rows, axis, is_shown)
-    law_layers[0] = law_layers[0].add_params(pick)  # Altair makes it a parameter of all charts
-    residual_layers = _residual_layers(data, rows, axis, is_shown)
+    law_layers = _law_layers(data, rows, axis, is_chosen_row)
+    law_layers[0] = law_layers[0].add_params(selection)  # Altair makes it a parameter of all charts
+    residual_layers = _residual_layers(data, rows, axis, is_chosen_row)
     exponent_layers = _exponent_layers(laws[[*_LAW_KEYS, "alpha", "low", "high"]], max(ks), k)
 
-    panel_rows = math.ceil(len(datasets) / 3)
-    columns = math.ceil(len(datasets) / panel_rows)  # at most three, in rows of nearly equal length
-    width = (_CHART_WIDTH - 60) // columns - 20
-    height = {1: 320, 2: 260}.get(len(datasets), 190)
-    # A panel of exponents is as high as a panel of laws and a panel of residuals together.
-    exponents_height = height + _RESIDUALS_HEIGHT + _PANEL_MARGIN + round(_CHART_GAP / panel_rows)
+    columns, width, height, exponents_height = _panel_sizes(len(controls["datasets"]))
 
     def in_panels(layers: list[Any], title: Any, height: int) -> Any:
-        panels = alt.layer(*layers, width=width, height=height).encode(**by_colour(points["family"], pick))
+        panels = alt.layer(*layers, width=width, height=height).encode(**by_colour(points["family"], selection))
         # Altair copies all layers when a property of a finished chart is set, so the properties are given at once.
         return panels.facet(
             "dataset:N",
@@ -112,17 +104,39 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     )
 
 
-def _law_layers(data: alt.InlineData, rows: pd.DataFrame, axis: Any, is_shown: Any) -> list[Any]:
+def _controls(points: pd.DataFrame) -> dict[str, Any]:
+    """Return what the reader can choose. `chosen` is the index of the k that the chart shows at first."""
+    ks = sorted(int(k) for k in points.loc[points["metric"] == "rbp", "k"].unique())
+    return {
+        "ks": ks,
+        "chosen": nearest_index(ks, SHOWN_K),
+        "metrics": {name: label for name, label in _METRIC_LABELS.items() if (points["metric"] == name).any()},
+        "families": sorted_names(points["family"]),
+        "datasets": sorted_names(points["dataset"]),
+    }
+
+
+def _panel_sizes(count: int) -> tuple[int, int, int, int]:
+    """Return the number of panels in a row, their width, the height of a panel of laws and of a panel of exponents."""
+    rows = math.ceil(count / 3)
+    columns = math.ceil(count / rows)  # at most three, in rows of nearly equal length
+    width = (_CHART_WIDTH - 60) // columns - 20
+    height = {1: 320, 2: 260}.get(count, 190)
+    # A panel of exponents is as high as a panel of laws and a panel of residuals together.
+    return columns, width, height, height + _RESIDUALS_HEIGHT + _PANEL_MARGIN + round(_CHART_GAP / rows)
+
+
+def _law_layers(data: alt.InlineData, rows: pd.DataFrame, axis: Any, is_chosen_row: Any) -> list[Any]:
     """Return the layers that draw -ln RBP_k or cross-entropy against S: laws, points and intervals.
 
     Every layer has its own filter. A common filter would be applied before the division into panels, and panels without
     rows would disappear.
 
     Args:
-        data: the rows of `_with_law` as the data of a chart.
-        rows: the rows of `_with_law`.
-        axis: Vega's expression for the vertical axis, an element of `_axes`.
-        is_shown: Vega's condition for the rows that are drawn.
+        data: the rows of `_add_laws` as the data of a chart.
+        rows: the rows of `_add_laws`.
+        axis: Vega's expression for the vertical axis, an element of `_vertical_axes`.
+        is_chosen_row: Vega's condition for the rows that are drawn.
 
     """
     x = _size_encoding(rows)
@@ -143,17 +157,17 @@ def _law_layers(data: alt.InlineData, rows: pd.DataFrame, axis: Any, is_shown: A
 
     base = alt.Chart(data).encode(x)
     law_lines = (
-        base.transform_filter(is_shown & expr.isValid(datum.law))
+        base.transform_filter(is_chosen_row & expr.isValid(datum.law))
         .mark_line(strokeWidth=1.5, clip=True)
         .encode(alt.Y("law:Q", **vertical))
     )
     bars = (
-        base.transform_filter(is_shown & expr.isValid(datum.low))
+        base.transform_filter(is_chosen_row & expr.isValid(datum.low))
         .mark_rule(clip=True)
         .encode(alt.Y("low:Q", **vertical), alt.Y2("high"))
     )
     dots = (
-        base.transform_filter(is_shown & expr.isValid(datum.y))
+        base.transform_filter(is_chosen_row & expr.isValid(datum.y))
         .transform_calculate(**texts)
         .mark_point(size=50, clip=True)
         .encode(alt.Y("y:Q", **vertical), by_shape(rows["family"]), tooltip=tooltip)
@@ -161,14 +175,14 @@ def _law_layers(data: alt.InlineData, rows: pd.DataFrame, axis: Any, is_shown: A
     return [law_lines, bars, dots]
 
 
-def _residual_layers(data: alt.InlineData, rows: pd.DataFrame, axis: Any, is_shown: Any) -> list[Any]:
+def _residual_layers(data: alt.InlineData, rows: pd.DataFrame, axis: Any, is_chosen_row: Any) -> list[Any]:
     """Return the layers that draw the residuals, measured / law - 1, with the intervals of the points.
 
     Args:
-        data: the rows of `_with_law` as the data of a chart.
-        rows: the rows of `_with_law`.
-        axis: Vega's expression for the vertical axis, an element of `_axes`.
-        is_shown: Vega's condition for the rows that are drawn.
+        data: the rows of `_add_laws` as the data of a chart.
+        rows: the rows of `_add_laws`.
+        axis: Vega's expression for the vertical axis, an element of `_vertical_axes`.
+        is_chosen_row: Vega's condition for the rows that are drawn.
 
     """
     vertical: dict[str, Any] = {
@@ -178,7 +192,9 @@ def _residual_layers(data: alt.InlineData, rows: pd.DataFrame, axis: Any, is_sho
         ),
         "axis": alt.Axis(tickCount=3, format="~%", minExtent=_AXIS_WIDTH),
     }
-    measured = alt.Chart(data).encode(_size_encoding(rows)).transform_filter(is_shown & expr.isValid(datum.residual))
+    measured = (
+        alt.Chart(data).encode(_size_encoding(rows)).transform_filter(is_chosen_row & expr.isValid(datum.residual))
+    )
     zero_line = (
         measured.transform_calculate(zero="0")
         .mark_line(size=1)
@@ -253,7 +269,7 @@ def _exponent_layers(laws: pd.DataFrame, largest_k: int, k: alt.Parameter) -> li
     return [band, ce_line, k_line, line, dots]
 
 
-def _with_law(points: pd.DataFrame, laws: pd.DataFrame) -> pd.DataFrame:
+def _add_laws(points: pd.DataFrame, laws: pd.DataFrame) -> pd.DataFrame:
     """Return the points with two more columns, law and residual.
 
     The law's value is given at its smallest and its largest S only, between which its line is drawn. It is NaN at other
@@ -271,16 +287,16 @@ def _with_law(points: pd.DataFrame, laws: pd.DataFrame) -> pd.DataFrame:
     return rows.drop(columns=["S0", "y0", "S1", "y1"])
 
 
-def _axes(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
+def _vertical_axes(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Return the vertical axes of laws and residuals for each metric and k, by names such as `rbp10` and `ce0`.
 
     An axis has the keys title, low, high and ticks for the axis of laws. The axis of residuals extends from
     -largest_residual to largest_residual. The axes enclose points, laws and intervals, except the part of an interval
     that lies beyond `_MAX_EXTENSION` times its point. The axis of laws spans at least the factor that the points need
-    at any k up to 10. Slopes can then be compared while k changes.
+    at every k up to 10, so slopes can be compared while k changes.
 
     Args:
-        rows: the rows of `_with_law`.
+        rows: the rows of `_add_laws`.
 
     """
     lowest_drawn = rows[["y", "law", "low"]].min(axis=1).clip(lower=rows["y"] / _MAX_EXTENSION)

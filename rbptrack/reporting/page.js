@@ -18,12 +18,12 @@ for (const figure of document.querySelectorAll(".figure.first")) {
 }
 
 for (const analyzer of document.querySelectorAll("details.analyzer")) {
-  const drawAll = () => {
+  const drawFigures = () => {
     for (const figure of analyzer.querySelectorAll(".figure")) {
       drawFigure(figure).catch((error) => showProblem(figure, error));
     }
   };
-  analyzer.addEventListener("toggle", drawAll, { once: true });
+  analyzer.addEventListener("toggle", drawFigures, { once: true });
 }
 
 function showProblem(figure, error) {
@@ -74,7 +74,7 @@ function fitToWidth(spec, width) {
 async function drawExplorer(figure, controls) {
   const originalSpec = await readSpec(figure);
   const { ks } = originalSpec.usermeta.explorer;
-  const { k, chosen, metric } = controls.elements;
+  const { k: kOutput, chosen: slider, metric: menu } = controls.elements;
   const families = createButtonGroup("families", showFamilies);
   const datasets = createButtonGroup("datasets", redraw);
   const lawRows = await readLawRows();
@@ -89,8 +89,8 @@ async function drawExplorer(figure, controls) {
     if (previousView) previousView.finalize();
     // A click on an exponent chooses its k.
     view.addEventListener("click", (event, item) => {
-      if (item?.datum?.alpha === undefined || chosen.disabled) return;
-      chosen.value = ks.indexOf(item.datum.k);
+      if (item?.datum?.alpha === undefined || slider.disabled) return;
+      slider.value = ks.indexOf(item.datum.k);
       showMetric();
     });
     await showFamilies();
@@ -98,16 +98,21 @@ async function drawExplorer(figure, controls) {
     document.body.dataset.drawn = "yes";
   }
 
+  // Returns the chosen k, or 0 for cross-entropy, which has no k.
+  function chosenK() {
+    return menu.value === "rbp" ? ks[slider.value] : 0;
+  }
+
   // Shows the chosen metric and k in the figure, the table of laws and the address.
   function showMetric() {
     if (!view) return null;
-    k.value = ks[chosen.value].toLocaleString("en");
-    chosen.setAttribute("aria-valuetext", `k = ${ks[chosen.value]}`);
-    chosen.disabled = metric.value !== "rbp";
-    document.querySelector(".slider").style.visibility = chosen.disabled ? "hidden" : ""; // cross-entropy has no k
-    fillLaws();
+    kOutput.value = ks[slider.value].toLocaleString("en");
+    slider.setAttribute("aria-valuetext", `k = ${ks[slider.value]}`);
+    slider.disabled = menu.value !== "rbp";
+    document.querySelector(".slider").style.visibility = slider.disabled ? "hidden" : "";
+    if (lawRows) showLaws(lawRows, menu.value, chosenK());
     writeAddress();
-    return view.signal("chosen", +chosen.value).signal("metric", metric.value).runAsync();
+    return view.signal("chosen", +slider.value).signal("metric", menu.value).runAsync();
   }
 
   // Shows the chosen families in the figure, the table of laws and the address.
@@ -119,34 +124,15 @@ async function drawExplorer(figure, controls) {
     }
     writeAddress();
     const fields = [{ type: "E", field: "family", channel: "color" }];
-    view.data("pick_store", families.pressed().map((family) => ({ unit: "", fields, values: [family] })));
+    view.data("selection_store", families.pressed().map((family) => ({ unit: "", fields, values: [family] })));
     return view.runAsync();
   }
 
-  // Fills the table of laws with the rows of the chosen metric and k.
-  function fillLaws() {
-    if (!lawRows) return;
-    const isRbp = metric.value === "rbp";
-    const rows = lawRows[`${metric.value}${isRbp ? ks[chosen.value] : 0}`] ?? [];
-    const rowElements = [...document.querySelectorAll("#laws tbody tr")];
-    rows.forEach((texts, i) => {
-      [...rowElements[i].cells].forEach((cell, j) => {
-        if (j > 1) setText(cell, texts[j]); // the first two columns are family and dataset
-      });
-    });
-    // Columns that are empty for cross-entropy are hidden.
-    for (const row of document.querySelectorAll("#laws tr")) {
-      [...row.cells].forEach((cell, j) => (cell.hidden = !isRbp && rows.every((texts) => !texts[j])));
-    }
-    document.getElementById("at-k").textContent = isRbp ? `k = ${k.value}` : "cross-entropy";
-    document.getElementById("at-note").hidden = !isRbp;
-  }
-
-  // Writes the choices into the address, and below the table the command that saves this figure as a PDF.
+  // Writes the choices into the address, and shows the command that saves this figure as a PDF.
   function writeAddress() {
     const params = new URLSearchParams();
-    if (metric.value === "rbp") params.set("k", ks[chosen.value]);
-    else params.set("metric", metric.value);
+    if (chosenK()) params.set("k", chosenK());
+    else params.set("metric", menu.value);
     if (!families.allPressed()) params.set("family", families.pressed().join());
     if (!datasets.allPressed()) params.set("dataset", datasets.pressed().join());
     try {
@@ -154,22 +140,15 @@ async function drawExplorer(figure, controls) {
     } catch {
       // A frame without an address of its own, such as MLflow's, may not change it.
     }
-    const command = document.getElementById("paper-state");
-    if (!command) return;
-    const filters = JSON.parse(command.dataset.filters);
-    if (!families.allPressed()) filters.family = families.pressed().map(quoteForShell).join();
-    if (!datasets.allPressed()) filters.dataset = datasets.pressed().map(quoteForShell).join();
-    const flags = Object.entries(filters).map(([name, value]) => `--${name} ${value}`);
-    command.textContent = [`--k ${metric.value === "rbp" ? ks[chosen.value] : 0}`, ...flags].join(" ");
-    document.getElementById("paper-ce").textContent = metric.value === "rbp" ? "" : " (--k 0 stands for cross-entropy)";
+    showPdfCommand(chosenK(), families, datasets);
   }
 
   function readAddress() {
     const params = new URLSearchParams(location.hash.slice(1));
     const indexOfK = ks.indexOf(Number(params.get("k")));
-    if (indexOfK >= 0) chosen.value = indexOfK;
-    if ([...metric.options].some((option) => option.value === params.get("metric"))) metric.value = params.get("metric");
-    else if (indexOfK >= 0) metric.value = "rbp";
+    if (indexOfK >= 0) slider.value = indexOfK;
+    if ([...menu.options].some((option) => option.value === params.get("metric"))) menu.value = params.get("metric");
+    else if (indexOfK >= 0) menu.value = "rbp";
     if (params.get("family")) families.press(params.get("family").split(","));
     if (params.get("dataset")) datasets.press(params.get("dataset").split(","));
   }
@@ -177,7 +156,7 @@ async function drawExplorer(figure, controls) {
   document.getElementById("save").addEventListener("click", async () => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([await view.toSVG()], { type: "image/svg+xml" }));
-    link.download = metric.value === "rbp" ? `laws-k${ks[chosen.value]}.svg` : "laws-ce.svg";
+    link.download = chosenK() ? `laws-k${chosenK()}.svg` : "laws-ce.svg";
     link.click();
   });
   addEventListener("hashchange", () => {
@@ -185,8 +164,8 @@ async function drawExplorer(figure, controls) {
     redraw();
   });
   readAddress();
-  chosen.addEventListener("input", showMetric);
-  metric.addEventListener("change", showMetric);
+  slider.addEventListener("input", showMetric);
+  menu.addEventListener("change", showMetric);
   let resizeTimer;
   addEventListener("resize", () => {
     clearTimeout(resizeTimer);
@@ -195,10 +174,39 @@ async function drawExplorer(figure, controls) {
   await redraw();
 }
 
+// Fills the table of laws with the rows of a metric and k. k is 0 for cross-entropy.
+function showLaws(lawRows, metric, k) {
+  const rows = lawRows[`${metric}${k}`] ?? [];
+  const rowElements = [...document.querySelectorAll("#laws tbody tr")];
+  rows.forEach((texts, i) => {
+    [...rowElements[i].cells].forEach((cell, j) => {
+      if (j > 1) setText(cell, texts[j]); // the first two columns are family and dataset
+    });
+  });
+  // Columns that are empty for cross-entropy are hidden.
+  for (const row of document.querySelectorAll("#laws tr")) {
+    [...row.cells].forEach((cell, j) => (cell.hidden = !k && rows.every((texts) => !texts[j])));
+  }
+  document.getElementById("laws-k").textContent = k ? `k = ${k.toLocaleString("en")}` : "cross-entropy";
+  document.getElementById("laws-note").hidden = !k;
+}
+
+// Shows below the table of laws the flags of the command that saves the figure as a PDF.
+function showPdfCommand(k, families, datasets) {
+  const flags = document.getElementById("pdf-flags");
+  if (!flags) return;
+  const filters = JSON.parse(flags.dataset.filters);
+  if (!families.allPressed()) filters.family = families.pressed().map(quoteForShell).join();
+  if (!datasets.allPressed()) filters.dataset = datasets.pressed().map(quoteForShell).join();
+  const words = Object.entries(filters).map(([name, value]) => `--${name} ${value}`);
+  flags.textContent = [`--k ${k}`, ...words].join(" ");
+  document.getElementById("pdf-note").textContent = k ? "" : " (--k 0 stands for cross-entropy)";
+}
+
 // Returns the texts of the table of laws, by metric and k (such as rbp10), row and column.
 // Returns null if the page has no such table.
 async function readLawRows() {
-  const script = document.getElementById("rows");
+  const script = document.getElementById("laws-rows");
   return script && decompress(script.textContent);
 }
 

@@ -135,7 +135,7 @@ function showSet() {
   document.querySelector(".sizes").hidden = isSingle;
   for (const button of document.querySelectorAll(".choice button")) button.hidden = isSingle && button.value !== "ranks";
   $("against").replaceChildren(new Option("", ""), ...textSet.models.map((model, i) => new Option(model.name, i)));
-  $("of").textContent = `${textSet.documents.length} of ${textSet.of.toLocaleString("en")}`;
+  $("document-count").textContent = `${textSet.documents.length} of ${textSet.num_documents.toLocaleString("en")}`;
   showDocument();
 }
 
@@ -147,19 +147,19 @@ function showDocument() {
   isPinned = false;
   showToken();
   $("heading").textContent = doc.id;
-  $("why").textContent = reasonSentences(doc);
+  $("reasons").textContent = reasonSentences(doc);
   const cut = `The page shows the first ${doc.shown.toLocaleString("en")} of ${doc.tokens.toLocaleString("en")} tokens.`;
   $("more").textContent = doc.shown < doc.tokens ? cut : "";
   layOutText();
 }
 
 // Says in sentences why the page shows a document.
-function reasonSentences({ why, influence, share = 0 }) {
+function reasonSentences({ reasons, influence, share = 0 }) {
   const percent = Math.round(100 * share);
   const sentences = [];
-  if (why.includes("law")) sentences.push("This is one of the documents that decide the law of RBP_10.");
-  if (why.includes("difference")) sentences.push("The smallest and the largest model differ most in this and a few other documents.");
-  if (why.includes("first")) sentences.push("It is one of the first documents of the dataset.");
+  if (reasons.includes("law")) sentences.push("This is one of the documents that decide the law of RBP_10.");
+  if (reasons.includes("difference")) sentences.push("The smallest and the largest model differ most in this and a few other documents.");
+  if (reasons.includes("first")) sentences.push("It is one of the first documents of the dataset.");
   if (influence !== undefined) {
     const change = `${Math.abs(influence).toPrecision(2)} ${influence > 0 ? "lower" : "higher"}`;
     sentences.push(`Without this document α would be ${change}.`);
@@ -169,13 +169,13 @@ function reasonSentences({ why, influence, share = 0 }) {
 }
 
 // Says in few words why the page shows a document, for the list of documents.
-function reasonWords({ why, share = 0 }) {
+function reasonWords({ reasons, share = 0 }) {
   const percent = Math.round(100 * share);
   const words = [];
-  if (why.includes("law")) words.push("decides the law");
-  if (why.includes("difference")) words.push("models differ most");
-  if (why.includes("first") && !words.length) words.push("among the first");
-  const text = words.join(", ") + (why.includes("law") && percent ? ` (${percent}%)` : "");
+  if (reasons.includes("law")) words.push("decides the law");
+  if (reasons.includes("difference")) words.push("models differ most");
+  if (reasons.includes("first") && !words.length) words.push("among the first");
+  const text = words.join(", ") + (reasons.includes("law") && percent ? ` (${percent}%)` : "");
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
@@ -221,8 +221,8 @@ function layOutText() {
   paint();
 }
 
-// Returns whether a text looks like code or a drawing made of letters: more than a tenth of the lines are indented, or
-// have runs of spaces or signs.
+// Returns whether a text looks like code or a table: more than a tenth of its lines are indented, or have several spaces
+// or signs in a row.
 function looksLikeCode(texts) {
   const lines = texts.join("").split("\n");
   const codeLines = lines.filter((line) => /^(\t| {2,})\S|\S {3,}\S|[-=|+_#*~]{4,}/.test(line)).length;
@@ -234,7 +234,7 @@ function paint() {
   const against = state.mode === "ranks" ? null : comparedModel();
   for (const span of spans) {
     const classes = spanClasses(span, against);
-    span.marked = state.mode === "ranks" ? worstRank(span, state.model) > 100 : /gained|lost|only/.test(classes.join());
+    span.marked = state.mode === "ranks" ? worstRank(span, state.model) > 100 : /gained|lost|first-only/.test(classes.join());
     span.elements.forEach((node, i) => (node.className = classes[i] + (span.text.includes("\n") ? " line" : "")));
   }
   const counts = { gained: 0, closer: 0, further: 0, lost: 0 };
@@ -258,10 +258,10 @@ function spanClasses(span, against) {
   if (!rank) return span.elements.map(() => "unscored");
   const before = against === null ? 0 : worstRank(span, against);
   if (state.mode === "changes") return [against === null ? "" : rankChange(rank, before)];
-  if (state.mode === "ranks") return [`k${rankClass(rank)}`];
-  const left = before === 1 && rank > 1 ? " only" : "";
-  const right = rank === 1 && before > 1 ? " only" : "";
-  return [`k${rankClass(before)}${left}`, `k${rankClass(rank)}${right}`];
+  if (state.mode === "ranks") return [`class${rankClass(rank)}`];
+  const leftMark = before === 1 && rank > 1 ? " first-only" : "";
+  const rightMark = rank === 1 && before > 1 ? " first-only" : "";
+  return [`class${rankClass(before)}${leftMark}`, `class${rankClass(rank)}${rightMark}`];
 }
 
 function showBar(against, counts) {
@@ -287,7 +287,7 @@ function showBar(against, counts) {
       [...row.children].forEach((part, i) => (part.dataset.model = textSet.models[i ? model : against].name));
     }
   }
-  $("next-word").textContent = MARKED_NAMES[mode];
+  $("marked-name").textContent = MARKED_NAMES[mode];
   $("answer").textContent = answerText(against, counts);
   showKey(against, counts);
   showStrip(against);
@@ -302,42 +302,41 @@ function measureBar() {
 }
 
 function modelTitle(model) {
-  const { name, s } = textSet.models[model];
-  return s ? `${name} (S = ${compactNumber(s)})` : name;
+  const { name, non_embedding_params: size } = textSet.models[model];
+  return size ? `${name} (S = ${compactNumber(size)})` : name;
 }
 
 function answerText(against, counts) {
-  const rbp = (model, k) => {
+  const rbpText = (model, k) => {
     const ranks = doc.models[model].rank;
     return formatShare(ranks.filter((rank) => rank <= k).length, ranks.length);
   };
-  const first = rbp(state.model, 1);
+  const first = rbpText(state.model, 1);
   if (state.mode === "ranks") {
     const tokens = doc.shown < doc.tokens ? "the tokens shown" : "its tokens";
-    return `ranks ${first} of ${tokens} first and ${rbp(state.model, data.k)} among its first ${data.k}.`;
+    return `ranks ${first} of ${tokens} first and ${rbpText(state.model, data.k)} among its first ${data.k}.`;
   }
   if (against === null) return "is the smallest model of its family. Choose another model to compare it with.";
   const changed = `${counts.gained.toLocaleString("en")} tokens gained, ${counts.lost.toLocaleString("en")} lost`;
-  return `ranks ${first} of the tokens first, ${textSet.models[against].name} ${rbp(against, 1)}: ${changed}.`;
+  return `ranks ${first} of the tokens first, ${textSet.models[against].name} ${rbpText(against, 1)}: ${changed}.`;
 }
 
 function showKey(against, counts) {
-  const entry = (className, name, text = "") => {
+  const createEntry = (className, name, text = "") => {
     const item = element("li");
     item.append(element("span", name, className), element("small", text));
     return item;
   };
-  const unscored = entry("unscored", "not scored");
-  const items = doc.scored.length < doc.shown ? [unscored] : [];
+  const otherEntries = doc.scored.length < doc.shown ? [createEntry("unscored", "not scored")] : [];
   if (state.mode === "changes") {
-    const entries = Object.entries(CHANGE_NAMES).map(([name, title]) => entry(name, title, formatShare(counts[name], doc.scored.length)));
-    $("key").replaceChildren(...(against === null ? [] : entries), ...items);
+    const entries = Object.entries(CHANGE_NAMES).map(([name, title]) => createEntry(name, title, formatShare(counts[name], doc.scored.length)));
+    $("key").replaceChildren(...(against === null ? [] : entries), ...otherEntries);
     return;
   }
   const shares = roundedShares(rankClassCounts(state.model));
-  const entries = RANK_CLASS_NAMES.map((name, i) => entry(`k${i}`, name, state.mode === "pair" ? "" : shares[i]));
-  if (state.mode === "pair") items.unshift(entry("only", "first on this side only"));
-  $("key").replaceChildren(...entries, ...items);
+  const entries = RANK_CLASS_NAMES.map((name, i) => createEntry(`class${i}`, name, state.mode === "pair" ? "" : shares[i]));
+  if (state.mode === "pair") otherEntries.unshift(createEntry("first-only", "first on this side only"));
+  $("key").replaceChildren(...entries, ...otherEntries);
 }
 
 // Counts the tokens of the document in each class of rank.
@@ -361,7 +360,7 @@ function showStrip(against) {
     column.dataset.model = i;
     column.className = modelClass(i, against);
     rankClassCounts(i).reverse().forEach((count, j) => {
-      const part = element("i", "", `k${4 - j}`);
+      const part = element("i", "", `class${4 - j}`);
       part.style.flexGrow = count;
       column.append(part);
     });
@@ -425,11 +424,11 @@ function reveal(node) {
 }
 
 function markSelected() {
-  for (const node of $("text").querySelectorAll(".at")) node.classList.remove("at", "kept");
+  for (const node of $("text").querySelectorAll(".selected")) node.classList.remove("selected", "pinned");
   if (selected < 0) return;
   for (const node of spans[selected].elements) {
-    node.classList.add("at");
-    node.classList.toggle("kept", isPinned);
+    node.classList.add("selected");
+    node.classList.toggle("pinned", isPinned);
   }
 }
 
@@ -482,8 +481,8 @@ function modelTable(index) {
     const rank = prediction.rank[index];
     const row = element("tr", "", modelClass(i, against));
     const rankCell = element("td", "", "number");
-    rankCell.append(element("span", rank.toLocaleString("en"), `rank k${rankClass(rank)}`));
-    const probability = prediction.p ? probabilityText(prediction.p[index]) : "";
+    rankCell.append(element("span", rank.toLocaleString("en"), `rank class${rankClass(rank)}`));
+    const probability = prediction.nll_steps ? probabilityText(prediction.nll_steps[index]) : "";
     row.append(element("td", model.name), rankCell, element("td", probability, "number"));
     row.append(firstChoiceCell(prediction, index));
     body.append(row);
@@ -526,13 +525,13 @@ function formatShare(part, total) {
 function roundedShares(counts) {
   const total = counts.reduce((sum, count) => sum + count, 0);
   let sum = 0;
-  let before = 0;
+  let previous = 0;
   return counts.map((count) => {
     if (!total) return formatShare(count, total);
     sum += count;
     const cumulative = Math.round((1000 * sum) / total);
-    const permille = cumulative - before;
-    before = cumulative;
+    const permille = cumulative - previous;
+    previous = cumulative;
     return formatShare(permille, 1000);
   });
 }
@@ -567,10 +566,10 @@ function search() {
   matchCounts = textSet.documents.map(({ texts }) => (wanted ? findMatches(texts, wanted).length : 0));
   if (wanted) {
     const ends = []; // for each span, the index of the letter after it
-    let total = 0;
+    let length = 0;
     for (const text of doc.texts) {
-      total += text.toLowerCase().length;
-      ends.push(total);
+      length += text.toLowerCase().length;
+      ends.push(length);
     }
     let first = 0;
     for (const begin of findMatches(doc.texts, wanted)) {
@@ -593,12 +592,12 @@ function showMatchCount() {
 }
 
 function markMatches() {
-  for (const node of $("text").querySelectorAll(".hit")) node.classList.remove("hit", "now");
+  for (const node of $("text").querySelectorAll(".match")) node.classList.remove("match", "current");
   matchSpans.forEach(([first, last], i) => {
     for (let j = first; j <= last; j++) {
       for (const node of spans[j].elements) {
-        node.classList.add("hit");
-        if (i === currentMatch) node.classList.add("now");
+        node.classList.add("match");
+        if (i === currentMatch) node.classList.add("current");
       }
     }
   });
@@ -632,10 +631,10 @@ function chooseModel(model) {
 function chooseMode(mode) {
   const changesLayout = (mode === "pair") !== (state.mode === "pair");
   state.mode = mode;
-  const pinned = isPinned ? selected : -1;
+  const pinnedSpan = isPinned ? selected : -1;
   if (changesLayout) layOutText();
   else paint();
-  if (pinned >= 0) selectSpan(pinned, { pin: true });
+  if (pinnedSpan >= 0) selectSpan(pinnedSpan, { pin: true });
 }
 
 function spanAtEvent(event) {
@@ -646,14 +645,14 @@ function spanAtEvent(event) {
 // Returns the index of the span in the line below (step 1) or above (step -1) that is nearest in the horizontal
 // direction. Returns the selected span if there is no such line.
 function spanInNextLine(step) {
-  const start = spans[selected].elements[0].getBoundingClientRect();
-  const middle = (start.left + start.right) / 2;
+  const selectedBox = spans[selected].elements[0].getBoundingClientRect();
+  const middle = (selectedBox.left + selectedBox.right) / 2;
   let nearest = selected;
   let smallestDistance = Infinity;
   let lineTop = null;
   for (let i = selected + step; i >= 0 && i < spans.length; i += step) {
-    const box = spans[i].elements[0].getClientRects()[0] ?? start;
-    if (Math.abs(box.top - start.top) < start.height / 2) continue;
+    const box = spans[i].elements[0].getClientRects()[0] ?? selectedBox;
+    if (Math.abs(box.top - selectedBox.top) < selectedBox.height / 2) continue;
     lineTop ??= box.top;
     if (Math.abs(box.top - lineTop) > box.height / 2) break;
     const distance = Math.abs((box.left + box.right) / 2 - middle);

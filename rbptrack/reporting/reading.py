@@ -50,7 +50,7 @@ class ChosenDocument:
 
     Attributes:
         number: the number of the document in the rank tables.
-        reasons: why the page shows the document: `law`, `difference`, `first` or `asked`.
+        reasons: why the page shows the document: `law`, `difference`, `first` or `requested`.
         influence: the amount by which the document raises alpha of RBP_10; NaN if no law can be fitted.
         share: the document's share of the sum of squared influences of all documents; NaN if no law can be fitted.
 
@@ -255,7 +255,7 @@ def _set_data(
         "label": readable.label,
         "dataset": str(readable.rows["dataset"].iloc[0]),
         "models": _models_data(readable.rows),
-        "of": len(readable.counts[0].document),
+        "num_documents": len(readable.counts[0].document),
         "strings": strings.texts,
         "documents": documents,
     }
@@ -286,7 +286,7 @@ def _models_data(rows: pd.DataFrame) -> list[dict[str, Any]]:
     for i, (name, row) in enumerate(zip(names, rows.to_dict("records"), strict=True)):
         s = None if pd.isna(row["non_embedding_params"]) else int(row["non_embedding_params"])
         smaller = i - 1 if i > 0 and families[i - 1] == families[i] else None
-        models.append({"name": name, "family": families[i], "s": s, "smaller": smaller})
+        models.append({"name": name, "family": families[i], "non_embedding_params": s, "smaller": smaller})
     return models
 
 
@@ -362,7 +362,7 @@ def _find_documents(token_set: TokenSet, requested: Sequence[str], ids: Mapping[
             names = [ids.get(number, str(number)) for number in sorted(numbers)]
             raise unknown_name("document", word, names)
         index = int(np.searchsorted(token_set.counts[0].document, number))
-        chosen[number] = token_set.choose_document(index, ["asked"])
+        chosen[number] = token_set.choose_document(index, ["requested"])
     return list(chosen.values())
 
 
@@ -498,7 +498,7 @@ def _document_data(
     ids, scored = _join_unscored_tokens(tables[0], unscored, document.number)
     ids = ids[:max_tokens]
     scored = scored[scored < len(ids)]
-    data: dict[str, Any] = {"why": list(document.reasons), "shown": len(ids)}
+    data: dict[str, Any] = {"reasons": list(document.reasons), "shown": len(ids)}
     if np.isfinite(document.influence):
         data |= {"influence": float(f"{document.influence:.3g}"), "share": round(document.share, 4)}
     data["texts"], data["sizes"] = character_spans([texts.get(int(token), _UNKNOWN_TEXT) for token in ids])
@@ -537,15 +537,15 @@ def _join_unscored_tokens(table: RankTable, unscored: pd.DataFrame, number: int)
 def _ranks_data(table: RankTable, count: int, texts: Mapping[int, str], strings: _Strings) -> dict[str, Any]:
     """Return the page's data of one model on the first `count` scored tokens of a document.
 
-    `rank` has the ranks. `p` has -ln p as multiples of `P_STEP`. `top` has the model's first choice at each token with
-    a rank above 1, as an index in `strings`. With a reference model, `reference_top` and `reference_rank` have the
-    reference's first choice at each token and the model's rank of it.
+    `rank` has the ranks. `nll_steps` has -ln p as multiples of `P_STEP`. `top` has the model's first choice at each
+    token with a rank above 1, as an index in `strings`. With a reference model, `reference_top` and `reference_rank`
+    have the reference's first choice at each token and the model's rank of it.
     """
     rank = table.rank[:count]
     data: dict[str, Any] = {"rank": rank.tolist()}
     if "logprob" in table.table.column_names:
         steps = np.rint(np.clip(-table.column("logprob")[:count], 0, 1000) / P_STEP)
-        data["p"] = steps.astype(np.int64).tolist()
+        data["nll_steps"] = steps.astype(np.int64).tolist()
     if "top" in table.table.column_names:
         data["top"] = _text_indices(table.column("top")[:count][rank > 1], texts, strings)
     if table.has_reference:

@@ -19,7 +19,7 @@ def test_read_writes_the_texts_and_the_ranks_of_all_documents(run_in_store: RunC
     assert str(page) in out
     (token_set,) = page_data(page.read_text())["sets"]
     assert [model["name"] for model in token_set["models"]] == ["nano-6k", "nano-15k"]
-    assert token_set["of"] == len(TEXTS)
+    assert token_set["num_documents"] == len(TEXTS)
     for document in token_set["documents"]:
         assert "".join(document["texts"]) == TEXTS[int(document["id"])]
         assert document["scored"] == list(range(1, document["shown"]))

@@ -63,7 +63,7 @@ def test_render_reading_has_ranks_and_probabilities_of_the_tables(two_models: An
     small, large = document["models"]
     assert (small["rank"], large["rank"]) == ([1, 7, 300, 40_000], [2, 1, 90, 1])
     nats = np.log([2, 8, 301, 40_001])  # a token of rank R has p = 1 / (R + 1)
-    np.testing.assert_allclose(np.array(small["p"]) * P_STEP, nats, atol=P_STEP / 2)
+    np.testing.assert_allclose(np.array(small["nll_steps"]) * P_STEP, nats, atol=P_STEP / 2)
     assert document["ce"][0] == pytest.approx(nats.mean(), abs=1e-4)
     assert document["rbp"] == [0.5, 0.75]
 
@@ -136,7 +136,7 @@ def test_render_reading_shows_the_document_that_decides_the_law_first() -> None:
     token_set = only_token_set(law_runs())
     first = token_set["documents"][0]
     assert first["number"] == 17
-    assert set(first["why"]) == {"law", "difference"}
+    assert set(first["reasons"]) == {"law", "difference"}
     assert first["influence"] > 0  # this document makes the law steeper
     assert first["share"] == max(document["share"] for document in token_set["documents"])
 
@@ -144,7 +144,7 @@ def test_render_reading_shows_the_document_that_decides_the_law_first() -> None:
 def test_render_reading_also_shows_the_first_document_and_the_number_of_all() -> None:
     token_set = only_token_set(law_runs())
     assert "doc 0" in {document["id"] for document in token_set["documents"]}
-    assert token_set["of"] == 40
+    assert token_set["num_documents"] == 40
 
 
 def test_render_reading_shows_the_named_documents() -> None:

@@ -150,7 +150,7 @@ def vega_specs(page: str) -> list[Any]:
 
 def rows_by_metric(page: str) -> dict[str, list[list[str]]]:
     """Return the rows of the table of laws that the page shows for each metric, such as `ce0` and `rbp10`."""
-    compressed = re.search(r'<script type="application/gzip" id="rows">(.*?)</script>', page)
+    compressed = re.search(r'<script type="application/gzip" id="laws-rows">(.*?)</script>', page)
     assert compressed
     rows: dict[str, list[list[str]]] = json.loads(unpack(compressed[1]))
     return rows

@@ -152,7 +152,7 @@ def test_slider_changes_numbers_of_table(page: Page) -> None:
     at_10 = page.locator("#laws tbody tr").all_inner_texts()
     page.locator("#chosen").focus()
     page.keyboard.press("Home")
-    page.wait_for_function("document.getElementById('at-k').textContent === 'k = 1'")
+    page.wait_for_function("document.getElementById('laws-k').textContent === 'k = 1'")
     at_1 = page.locator("#laws tbody tr").all_inner_texts()
     assert [row.split()[:2] for row in at_1] == [row.split()[:2] for row in at_10]
     assert all(row != row_at_10 for row, row_at_10 in zip(at_1, at_10, strict=True))
@@ -165,7 +165,7 @@ def test_choice_of_k_family_and_dataset_is_in_address_and_command(page: Page) ->
     page.click("#datasets button[value=wiki]")
     page.wait_for_function("location.hash.includes('wiki')")
     assert page.evaluate("location.hash") == "#k=1&family=nano&dataset=wiki"
-    assert "--k 1 --family nano --dataset wiki" in page.locator("#paper").inner_text()
+    assert "--k 1 --family nano --dataset wiki" in page.locator("#pdf").inner_text()
 
 
 def test_address_with_k_family_and_dataset_opens_page_with_this_choice(browser: Browser, page_file: Path) -> None:
@@ -177,7 +177,7 @@ def test_address_with_k_family_and_dataset_opens_page_with_this_choice(browser: 
 
 def test_address_with_metric_opens_page_with_this_metric(browser: Browser, page_file: Path) -> None:
     with open_page(browser, page_file, address="#metric=ce") as page:
-        assert page.locator("#at-k").inner_text() == "cross-entropy"
+        assert page.locator("#laws-k").inner_text() == "cross-entropy"
         assert not page.locator("#k").is_visible()
 
 

@@ -42,11 +42,11 @@ def show(page: Page, document: str) -> None:
 
 
 def classes(page: Page, column: int = 0) -> list[str]:
-    """Return the CSS classes of each token in one column of the text, without marks of hits and selected tokens."""
+    """Return the CSS classes of each token in one column of the text, without marks of matches and selected tokens."""
     names = page.eval_on_selector_all(
         f"#text .part:nth-child({column + 1}) span", "spans => spans.map(span => span.className)"
     )
-    return [re.sub(r" ?\b(line|at|kept|hit|now)\b", "", name) for name in names]
+    return [re.sub(r" ?\b(line|selected|pinned|match|current)\b", "", name) for name in names]
 
 
 def test_text_of_document_is_shown(page: Page) -> None:
@@ -54,13 +54,39 @@ def test_text_of_document_is_shown(page: Page) -> None:
 
 
 def test_tokens_have_colour_of_their_rank(page: Page) -> None:
-    assert classes(page) == ["unscored", "k0", "k0", "k1", "k3", "k0", "k1", "k1", "k3", "k0", "k0", "k2"]
+    assert classes(page) == [
+        "unscored",
+        "class0",
+        "class0",
+        "class1",
+        "class3",
+        "class0",
+        "class1",
+        "class1",
+        "class3",
+        "class0",
+        "class0",
+        "class2",
+    ]
 
 
 def test_slider_shows_ranks_of_smaller_model(page: Page) -> None:
     page.locator("#model").focus()
     page.keyboard.press("ArrowLeft")
-    assert classes(page) == ["unscored", "k0", "k1", "k2", "k3", "k4", "k1", "k0", "k2", "k0", "k1", "k2"]
+    assert classes(page) == [
+        "unscored",
+        "class0",
+        "class1",
+        "class2",
+        "class3",
+        "class4",
+        "class1",
+        "class0",
+        "class2",
+        "class0",
+        "class1",
+        "class2",
+    ]
     assert "toy-small" in page.locator("#name").inner_text()
 
 
@@ -78,9 +104,19 @@ def test_mode_changes_of_smallest_model_says_that_there_is_no_smaller_one(page: 
 
 def test_mode_pair_shows_two_models_side_by_side(page: Page) -> None:
     page.click("button[value=pair]")
-    assert [name.replace(" only", "") for name in classes(page, 0)][4:8] == ["k3", "k4", "k1", "k0"]
-    assert [name.replace(" only", "") for name in classes(page, 1)][4:8] == ["k3", "k0", "k1", "k1"]
-    assert page.locator("#text .only").count() == 4
+    assert [name.replace(" first-only", "") for name in classes(page, 0)][4:8] == [
+        "class3",
+        "class4",
+        "class1",
+        "class0",
+    ]
+    assert [name.replace(" first-only", "") for name in classes(page, 1)][4:8] == [
+        "class3",
+        "class0",
+        "class1",
+        "class1",
+    ]
+    assert page.locator("#text .first-only").count() == 4
     assert page.locator("#columns b").all_inner_texts() == ["toy-small (S = 1k)", "toy-large (S = 100k)"]
 
 
@@ -105,14 +141,14 @@ def test_arrow_keys_move_from_token_to_token(page: Page) -> None:
     page.keyboard.press("Home")
     for _ in range(2):
         page.keyboard.press("ArrowRight")
-    assert page.locator(".at").inner_text().strip() == "of"
+    assert page.locator(".selected").inner_text().strip() == "of"
 
 
 def test_key_n_moves_to_next_rank_above_100(page: Page) -> None:
     page.locator("#text").focus()
     page.keyboard.press("Home")
     page.keyboard.press("n")
-    assert page.locator(".at").get_attribute("data-i") == "4"
+    assert page.locator(".selected").get_attribute("data-i") == "4"
 
 
 def test_key_bracket_shows_smaller_model(page: Page) -> None:
@@ -137,7 +173,7 @@ def test_right_to_left_text_is_shown_and_read_from_the_right(page: Page) -> None
     page.locator("#text [data-i='1']").click()
     page.locator("#text").focus()
     page.keyboard.press("ArrowLeft")
-    assert page.locator(".at").get_attribute("data-i") == "2"
+    assert page.locator(".selected").get_attribute("data-i") == "2"
 
 
 def test_html_in_text_is_shown_as_text(page: Page) -> None:
@@ -150,17 +186,17 @@ def test_search_counts_hits_and_continues_in_other_documents(page: Page) -> None
     page.fill("#search", "o")
     hits_in_first_document = "".join(TEXTS[0]).lower().count("o")
     assert page.locator("#found").inner_text().startswith(f"1/{hits_in_first_document} +")
-    assert page.locator(".hit.now").count() == 1
+    assert page.locator(".match.current").count() == 1
     for _ in range(hits_in_first_document):
         page.locator("#search").press("Enter")
     assert page.locator("#heading").inner_text() != "doc 0"
-    assert page.locator(".hit.now").count() == 1
+    assert page.locator(".match.current").count() == 1
 
 
 def test_search_marks_all_tokens_of_hit(page: Page) -> None:
     page.fill("#search", "f pro")
     show(page, "doc 0")
-    assert page.locator(".hit").all_inner_texts() == [" of", " prose"]
+    assert page.locator(".match").all_inner_texts() == [" of", " prose"]
 
 
 def test_address_reopens_page_with_document_mode_and_token(browser: Browser, page: Page, file: Path) -> None:
@@ -169,14 +205,14 @@ def test_address_reopens_page_with_document_mode_and_token(browser: Browser, pag
     with open_page(browser, file, address=page.evaluate("location.hash")) as reopened:
         assert reopened.locator("#heading").inner_text() == "doc 0"
         assert reopened.locator("button[value=changes]").get_attribute("aria-checked") == "true"
-        assert reopened.locator(".at").get_attribute("data-i") == "5"
+        assert reopened.locator(".selected").get_attribute("data-i") == "5"
 
 
 def test_click_keeps_token_in_sandboxed_frame(browser: Browser, file: Path) -> None:
     with open_in_sandbox(browser, file) as frame:
         frame.locator("body[data-drawn]").wait_for()
         frame.locator("#text [data-i='3']").click()
-        assert frame.locator(".kept").count() == 1
+        assert frame.locator(".pinned").count() == 1
 
 
 @pytest.mark.parametrize("width", [390, 800, 1280])
@@ -205,7 +241,7 @@ def test_backgrounds_of_higher_ranks_have_more_contrast_to_paper(
     """The order of ranks can be seen without colours, from the luminance of the backgrounds alone."""
     with open_page(browser, file, color_scheme=scheme) as page:
         page.emulate_media(media=media, color_scheme=scheme)
-        colours = page.evaluate(COLOURS_OF_CLASSES, ["k1", "k2", "k3", "k4"])
+        colours = page.evaluate(COLOURS_OF_CLASSES, ["class1", "class2", "class3", "class4"])
         luminances = [luminance(background) for _, background in colours]
         assert luminances == sorted(luminances, reverse=scheme == "light" or media == "print")
 
@@ -213,7 +249,7 @@ def test_backgrounds_of_higher_ranks_have_more_contrast_to_paper(
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("media", ["screen", "print"])
 def test_text_has_contrast_of_4_5_to_every_background(browser: Browser, file: Path, scheme: Any, media: Any) -> None:
-    names = ["k0", "k1", "k2", "k3", "k4", "gained", "closer", "further", "lost"]
+    names = ["class0", "class1", "class2", "class3", "class4", "gained", "closer", "further", "lost"]
     with open_page(browser, file, color_scheme=scheme) as page:
         page.emulate_media(media=media, color_scheme=scheme)
         colours = page.evaluate(COLOURS_OF_CLASSES, names)
