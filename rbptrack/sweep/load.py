@@ -197,7 +197,7 @@ class Loader:
         model_entries, _ = choose_candidates(self.architecture(cell.weights), tokenizer, Candidates.tokenizer)
         reference_entries, _ = choose_candidates(architecture, tokenizer, Candidates.tokenizer)
         num_shared_entries = min(model_entries, reference_entries)
-        return replace(settings, num_reference_num_candidates=num_candidates, num_shared_entries=num_shared_entries)
+        return replace(settings, num_reference_candidates=num_candidates, num_shared_entries=num_shared_entries)
 
 
 class _LastModel:
