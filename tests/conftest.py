@@ -21,9 +21,9 @@ RunCommand = Callable[[str], tuple[int, str, str]]
 
 RunProgram = Callable[..., subprocess.CompletedProcess[str]]
 
-SHORT = 40  # number of examples that hypothesis tries in the profile "short"
+SHORT_EXAMPLES = 40  # number of examples that hypothesis tries in the profile "short"
 settings.register_profile(
-    "short", max_examples=SHORT, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "short", max_examples=SHORT_EXAMPLES, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("hours", settings.get_profile("short"), max_examples=10_000, derandomize=False)
 settings.load_profile("short")
@@ -31,7 +31,7 @@ settings.load_profile("short")
 
 def examples(short: int) -> settings:
     """Set the number of examples of a slow test in the profile "short". The profile "hours" tries 250 times as many."""
-    return settings(max_examples=max(1, short * settings.default.max_examples // SHORT))
+    return settings(max_examples=max(1, short * settings.default.max_examples // SHORT_EXAMPLES))
 
 
 @pytest.fixture(scope="session", autouse=True)

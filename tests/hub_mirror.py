@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from tests.tiny_models import TEXT, build
+from tests.tiny_models import TEXT, write_checkpoint
 
 Fault = tuple[str, int]  # the kind of the fault, and the number of requests that get it
-_PATH = re.compile(r"/(?P<datasets>datasets/)?(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)")
-_API = re.compile(
+_FILE_ROUTE = re.compile(r"/(?P<datasets>datasets/)?(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)")
+_API_ROUTE = re.compile(
     r"/api/(?P<kind>models|datasets)/(?P<repo>[^/]+/[^/]+?)"
-    r"(?:/(?P<what>revision|tree|paths-info)/(?P<revision>[^/]+)(?P<under>/.*)?)?"
+    r"(?:/(?P<question>revision|tree|paths-info)/(?P<revision>[^/]+)(?P<subfolder>/.*)?)?"
 )
 
 
@@ -65,29 +65,29 @@ class Mirror(ThreadingHTTPServer):
 
         The files of a tag are in the folder `<id>@<tag>` next to the repository's folder.
         """
-        base = self.folder(kind, repo)
-        for tag, folder in (
-            ("main", base),
-            *((p.name.partition("@")[2], p) for p in base.parent.glob(base.name + "@*")),
-        ):
-            if not folder.is_dir():
-                continue
-            names = sorted(f"{p.relative_to(folder)}:{p.stat().st_size}" for p in folder.rglob("*"))
-            sha = hashlib.sha1(f"{repo}@{tag}{names}".encode()).hexdigest()
+        for sha, (tag, _) in self._commits(kind, repo).items():
             if revision in (tag, sha):
                 return sha
         return None
 
-    def files(self, kind: str, repo: str, sha: str) -> Path:
-        """Return the folder with the files of a commit."""
-        base = self.folder(kind, repo)
-        tagged = [base, *base.parent.glob(base.name + "@*")]
-        return next(f for f in tagged if self.commit(kind, repo, f.name.partition("@")[2] or "main") == sha)
+    def folder_of_commit(self, kind: str, repo: str, sha: str) -> Path:
+        return self._commits(kind, repo)[sha][1]
 
-    def fault(self, path: str, *, body: bool) -> str:
-        """Return the fault of a request for this path, and count it; an empty text if there is none.
+    def _commits(self, kind: str, repo: str) -> dict[str, tuple[str, Path]]:
+        """Return the tag and the folder of each commit of a repository, by its hash. The tag of the last is `main`."""
+        main = self.folder(kind, repo)
+        commits = {}
+        for folder in (main, *main.parent.glob(f"{main.name}@*")):
+            if folder.is_dir():
+                tag = folder.name.partition("@")[2] or "main"
+                names = sorted(f"{path.relative_to(folder)}:{path.stat().st_size}" for path in folder.rglob("*"))
+                commits[hashlib.sha1(f"{repo}@{tag}{names}".encode()).hexdigest()] = tag, folder
+        return commits
 
-        A fault `cut` is kept for a request that has a body.
+    def take_fault(self, path: str, *, body: bool) -> str:
+        """Return the planned fault of a request for this path, and reduce its number. It is empty if none is planned.
+
+        A fault `cut` is kept for a request whose answer has a body.
         """
         for piece, planned in self.faults.items():
             if piece in path and planned and (body or planned[0][0] != "cut"):
@@ -123,47 +123,45 @@ class _Handler(BaseHTTPRequestHandler):
             requests = list(self.server.requests)
             self.server.requests.clear()
             self.server.faults = {piece: [tuple(f) for f in planned] for piece, planned in json.loads(posted).items()}
-            return self._json(requests)
+            return self._send_json(requests)
         self.server.requests.append(f"{self.command} {self.path} {self.headers.get('Range', '')}")
         while self.server.silent.is_set():
             time.sleep(0.1)
         if self.headers.get("Authorization"):
             self.server.tokens_seen.add(self.headers["Authorization"])
-        fault = self.server.fault(path, body=body) if path != "/" else ""
+        fault = self.server.take_fault(path, body=body) if path != "/" else ""
         if fault == "gated":
-            return self._error(403, "GatedRepo", "Access to this repository is restricted")
+            return self._send_error(403, "GatedRepo", "Access to this repository is restricted")
         if fault.isdigit():
-            return self._error(int(fault), "", "not now")
-        if route := _API.fullmatch(path):
-            return self._api(route, posted)
-        if route := _PATH.fullmatch(path):
-            return self._file(route, body=body, cut=fault == "cut")
-        return self._error(404, "", "no such page")
+            return self._send_error(int(fault), "", "not now")
+        if route := _API_ROUTE.fullmatch(path):
+            return self._answer_question(route, posted)
+        if route := _FILE_ROUTE.fullmatch(path):
+            return self._send_file(route, body=body, cut=fault == "cut")
+        return self._send_error(404, "", "no such page")
 
-    def _api(self, route: re.Match[str], posted: bytes) -> None:
+    def _answer_question(self, route: re.Match[str], posted: bytes) -> None:
         kind, repo = route["kind"], route["repo"]
         if not self.server.folder(kind, repo).is_dir():
-            return self._error(404, "RepoNotFound", "Repository not found")
+            return self._send_error(404, "RepoNotFound", "Repository not found")
         sha = self.server.commit(kind, repo, route["revision"] or "main")
         if sha is None:
-            return self._error(404, "RevisionNotFound", "Invalid rev id")
-        folder = self.server.files(kind, repo, sha)
-        if route["what"] == "tree":
-            start = folder / (route["under"] or "/").strip("/")
+            return self._send_error(404, "RevisionNotFound", "Invalid rev id")
+        folder = self.server.folder_of_commit(kind, repo, sha)
+        if route["question"] == "tree":
+            start = folder / (route["subfolder"] or "/").strip("/")
             if not start.is_dir():
-                return self._error(404, "EntryNotFound", "no such folder")
+                return self._send_error(404, "EntryNotFound", "no such folder")
             recursive = "recursive=true" in self.path.lower()
             paths = start.rglob("*") if recursive else start.iterdir()
-            return self._json([_entry(path, folder) for path in sorted(paths)])
-        if route["what"] == "paths-info":
-            wanted = json.loads(posted)["paths"] if posted.startswith(b"{") else _form(posted)
-            return self._json([_entry(folder / p, folder) for p in wanted if (folder / p).exists()])
-        siblings = [
-            {"rfilename": e["path"], "size": e["size"], "blobId": e["oid"]}
-            for e in (_entry(p, folder) for p in sorted(folder.rglob("*")) if p.is_file())
-        ]
+            return self._send_json([_entry(path, folder) for path in sorted(paths)])
+        if route["question"] == "paths-info":
+            wanted = json.loads(posted)["paths"] if posted.startswith(b"{") else _paths_of_form(posted)
+            return self._send_json([_entry(folder / name, folder) for name in wanted if (folder / name).exists()])
+        entries = [_entry(path, folder) for path in sorted(folder.rglob("*")) if path.is_file()]
+        siblings = [{"rfilename": entry["path"], "size": entry["size"], "blobId": entry["oid"]} for entry in entries]
         gated = "manual" if (folder / ".gated").exists() else False
-        return self._json(
+        return self._send_json(
             {
                 "id": repo,
                 "sha": sha,
@@ -175,14 +173,14 @@ class _Handler(BaseHTTPRequestHandler):
             }
         )
 
-    def _file(self, route: re.Match[str], *, body: bool, cut: bool) -> None:
+    def _send_file(self, route: re.Match[str], *, body: bool, cut: bool) -> None:
         kind, repo = "datasets" if route["datasets"] else "models", route["repo"]
         sha = self.server.commit(kind, repo, route["revision"])
         if sha is None:
-            return self._error(404, "RevisionNotFound", "Invalid rev id")
-        path = self.server.files(kind, repo, sha) / route["file"]
+            return self._send_error(404, "RevisionNotFound", "Invalid rev id")
+        path = self.server.folder_of_commit(kind, repo, sha) / route["file"]
         if not path.is_file():
-            return self._error(404, "EntryNotFound", "Entry not found")
+            return self._send_error(404, "EntryNotFound", "Entry not found")
         content = path.read_bytes()
         low, high = 0, len(content)
         byte_range = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
@@ -206,14 +204,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         return None
 
-    def _json(self, value: object) -> None:
-        self._answer(200, json.dumps(value).encode(), {})
+    def _send_json(self, value: object) -> None:
+        self._send(200, json.dumps(value).encode(), {})
 
-    def _error(self, status: int, code: str, message: str) -> None:
+    def _send_error(self, status: int, code: str, message: str) -> None:
         headers = {"X-Error-Code": code, "X-Error-Message": message} if code else {}
-        self._answer(status, json.dumps({"error": message}).encode(), headers)
+        self._send(status, json.dumps({"error": message}).encode(), headers)
 
-    def _answer(self, status: int, content: bytes, headers: dict[str, str]) -> None:
+    def _send(self, status: int, content: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", "Content-Length": str(len(content)), **headers}.items():
             self.send_header(name, value)
@@ -234,29 +232,33 @@ def _entry(path: Path, folder: Path) -> dict[str, Any]:
     }
 
 
-def _form(posted: bytes) -> list[str]:
+def _paths_of_form(posted: bytes) -> list[str]:
     return [unquote(part.partition("=")[2].replace("+", " ")) for part in posted.decode().split("&") if "paths" in part]
 
 
-PYTHIA = ("14m", "31m", "70m", "160m")
+PYTHIA_SIZES = ("14m", "31m", "70m", "160m")
 
 
-def fill(root: Path) -> None:
+def write_repositories(root: Path) -> None:
     """Write small models with the IDs of real ones, and small datasets with the columns of real ones."""
-    for number, size in enumerate(PYTHIA):
+    for number, size in enumerate(PYTHIA_SIZES):
         width = 16 + 4 * number
-        build("pythia", root / f"models/EleutherAI/pythia-{size}", hidden_size=width, intermediate_size=4 * width)
-    build("pythia", root / "models/EleutherAI/pythia-14m@step1000", seed=1, hidden_size=16, intermediate_size=64)
+        write_checkpoint(
+            "pythia", root / f"models/EleutherAI/pythia-{size}", hidden_size=width, intermediate_size=4 * width
+        )
+    write_checkpoint(
+        "pythia", root / "models/EleutherAI/pythia-14m@step1000", seed=1, hidden_size=16, intermediate_size=64
+    )
     # A download that was interrupted is kept in pieces of 10 MB, so the weights must be larger.
     large = {"hidden_size": 64, "intermediate_size": 64, "vocab_size": 50304}
-    build("pythia", root / "models/EleutherAI/pythia-410m-deduped", **large)
-    build("gpt2", root / "models/openai-community/gpt2")
-    build("opt", root / "models/facebook/opt-125m")
-    _pickled(root / "models/facebook/opt-125m")
-    _datasets(root / "datasets")
+    write_checkpoint("pythia", root / "models/EleutherAI/pythia-410m-deduped", **large)
+    write_checkpoint("gpt2", root / "models/openai-community/gpt2")
+    write_checkpoint("opt", root / "models/facebook/opt-125m")
+    _replace_by_pickle(root / "models/facebook/opt-125m")
+    _write_datasets(root / "datasets")
 
 
-def _pickled(folder: Path) -> None:
+def _replace_by_pickle(folder: Path) -> None:
     """Replace the safetensors of a model by a pickle, as Meta publishes OPT."""
     import torch
     from safetensors.torch import load_file
@@ -266,17 +268,21 @@ def _pickled(folder: Path) -> None:
 
 
 def paragraphs(count: int) -> list[str]:
-    """Return texts of 20 to 79 words. All are different."""
+    """Return texts of 22 to 81 words. All are different."""
     words = TEXT.split()
-    return [f"Article {i}. " + " ".join(words[(i * 37) % 1000 : (i * 37) % 1000 + 20 + i % 60]) for i in range(count)]
+    texts = []
+    for number in range(count):
+        start = (number * 37) % 1000  # 37 and 1000 have no common factor, so 1,000 texts begin at different words
+        texts.append(" ".join(["Article", f"{number}.", *words[start : start + 20 + number % 60]]))
+    return texts
 
 
-def _parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=20)
 
 
-def _readme(folder: Path, configs: dict[str, dict[str, str]]) -> None:
+def _write_readme(folder: Path, configs: dict[str, dict[str, str]]) -> None:
     lines = ["---", "configs:"]
     for name, files in configs.items():
         lines += [f"- config_name: {name}", "  data_files:"]
@@ -284,7 +290,7 @@ def _readme(folder: Path, configs: dict[str, dict[str, str]]) -> None:
     (folder / "README.md").write_text("\n".join([*lines, "---", ""]))
 
 
-def _datasets(root: Path) -> None:
+def _write_datasets(root: Path) -> None:
     wiki = root / "wikimedia/wikipedia"
     texts = paragraphs(60)
     for shard in range(2):
@@ -292,8 +298,8 @@ def _datasets(root: Path) -> None:
             {"id": str(i), "url": f"https://en.wikipedia.org/wiki/{i}", "title": f"Article {i}", "text": texts[i]}
             for i in range(shard * 30, shard * 30 + 30)
         ]
-        _parquet(wiki / f"20231101.en/train-0000{shard}-of-00002.parquet", rows)
-    _readme(wiki, {"20231101.en": {"train": "20231101.en/train-*"}})
+        _write_parquet(wiki / f"20231101.en/train-0000{shard}-of-00002.parquet", rows)
+    _write_readme(wiki, {"20231101.en": {"train": "20231101.en/train-*"}})
 
     humaneval = root / "openai/openai_humaneval"
     rows = [
@@ -306,13 +312,13 @@ def _datasets(root: Path) -> None:
         }
         for i in range(20)
     ]
-    _parquet(humaneval / "openai_humaneval/test-00000-of-00001.parquet", rows)
-    _readme(humaneval, {"openai_humaneval": {"test": "openai_humaneval/test-*"}})
+    _write_parquet(humaneval / "openai_humaneval/test-00000-of-00001.parquet", rows)
+    _write_readme(humaneval, {"openai_humaneval": {"test": "openai_humaneval/test-*"}})
 
     gsm = root / "openai/gsm8k"
     rows = [{"question": f"What is {i} plus {i}?", "answer": f"It is {2 * i}.\n#### {2 * i}"} for i in range(25)]
-    _parquet(gsm / "main/test-00000-of-00001.parquet", rows)
-    _readme(gsm, {"main": {"test": "main/test-*"}})
+    _write_parquet(gsm / "main/test-00000-of-00001.parquet", rows)
+    _write_readme(gsm, {"main": {"test": "main/test-*"}})
 
     c4 = root / "allenai/c4"
     (c4 / "en").mkdir(parents=True)
@@ -323,7 +329,7 @@ def _datasets(root: Path) -> None:
         ]
         path = c4 / f"en/c4-validation.0000{shard}-of-00002.json.gz"
         path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
-    _readme(c4, {"en": {"validation": "en/c4-validation.*.json.gz"}})
+    _write_readme(c4, {"en": {"validation": "en/c4-validation.*.json.gz"}})
 
     paloma = root / "allenai/paloma"
     (paloma / "c4_100_domains/val").mkdir(parents=True)
@@ -334,7 +340,7 @@ def _datasets(root: Path) -> None:
         for i, t in enumerate(paragraphs(36))
     ]
     (paloma / "c4_100_domains/val/val_c4.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
-    _readme(paloma, {"c4_100_domains": {"val": "c4_100_domains/val/*.jsonl.gz"}})
+    _write_readme(paloma, {"c4_100_domains": {"val": "c4_100_domains/val/*.jsonl.gz"}})
 
     legal = root / "isaacus/open-australian-legal-corpus"
     legal.mkdir(parents=True)
@@ -343,14 +349,18 @@ def _datasets(root: Path) -> None:
         for i, t in enumerate(paragraphs(15))
     ]
     (legal / "corpus.jsonl").write_text("\n".join(lines) + "\n")
-    _readme(legal, {"corpus": {"corpus": "corpus.jsonl"}})
+    _write_readme(legal, {"corpus": {"corpus": "corpus.jsonl"}})
 
     pile = root / "monology/pile-uncopyrighted"
     pile.mkdir(parents=True)
     for name in ("test", "val"):
         lines = [
-            json.dumps({"text": f"{name} {t} {TEXT[i : i + 500 * (i % 3)]}", "meta": {"pile_set_name": kind}})
+            json.dumps(
+                {
+                    "text": f"{name} {t} {TEXT[i : i + 500 * (i % 3)]}",
+                    "meta": {"pile_set_name": ("Github", "ArXiv")[i % 2]},
+                }
+            )
             for i, t in enumerate(paragraphs(20))
-            for kind in (("Github", "ArXiv")[i % 2],)
         ]
         (pile / f"{name}.jsonl.zst").write_bytes(zstandard.compress("\n".join(lines).encode()))

@@ -81,8 +81,8 @@ def power_law_rank_table(
     """
     rng = np.random.default_rng(seed)
     difficulty = rng.random(documents * tokens)
-    hit = np.exp(-factor * s**-alpha)
-    rest = np.maximum(difficulty - hit, 0) / (1 - hit)
-    rank = np.where(difficulty < hit, 1, 2 + np.floor((vocab_size - 1) ** rest - 1)).astype(np.int64)
+    rbp_1 = np.exp(-factor * s**-alpha)
+    rescaled = np.maximum(difficulty - rbp_1, 0) / (1 - rbp_1)  # uniform in [0, 1) if the token is not ranked first
+    rank = np.where(difficulty < rbp_1, 1, 2 + np.floor((vocab_size - 1) ** rescaled - 1)).astype(np.int64)
     logprob = -np.log(rank) - 0.5 * factor * s**-alpha
     return rank_table(np.minimum(rank, vocab_size), documents=documents, vocab_size=vocab_size, logprob=logprob)

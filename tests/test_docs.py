@@ -32,10 +32,10 @@ PAGES = [*DOCS, ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "e
 PROGRAM: Any = typer.main.get_command(app)
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_MEASURES = ("measure", "plan", "demo")
+_COMMANDS_WITH_OVERRIDES = ("measure", "plan", "demo")
 
 
-def name_of(page: Path) -> str:
+def page_name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
@@ -45,41 +45,40 @@ def python_blocks(page: Path) -> list[str]:
 
 def commands() -> list[tuple[str, str]]:
     """Return each command line of rbptrack that a page shows, with the name of the page."""
-    found = []
+    names_and_lines = []
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for line in re.findall(r"^(?:\$ |    )(rbptrack .*)$|`(rbptrack [^`]+)`", text, re.MULTILINE):
             words = re.sub(r" +#.*$", "", "".join(line))
             if not re.search(r"\b(?:NAME|WORDS|COMMAND|OUT)\b|\.\.\.", words):
-                found.append((name_of(page), re.sub(r"\s*[>|].*$", "", words)))
-    return sorted(set(found))
+                names_and_lines.append((page_name(page), re.sub(r"\s*[>|].*$", "", words)))
+    return sorted(set(names_and_lines))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_links_of_a_page_lead_to_files_that_exist(page: Path) -> None:
     for target in _LINK.findall(page.read_text(encoding="utf-8")):
         path = target.partition("#")[0]
         if "://" in target or not path:
             continue
-        there = (page.parent / path).resolve()
-        assert there.exists(), target
+        assert (page.parent / path).resolve().exists(), target
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page: those of its headings, as GitHub and MkDocs make them, and those that it sets itself."""
+    """Return the anchors that GitHub and MkDocs make from the headings of a page, and the anchors `<a id=...>`."""
     text = page.read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    made = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    return made | set(re.findall(r'<a id="([^"]+)">', text))
+    anchors_of_headings = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return anchors_of_headings | set(re.findall(r'<a id="([^"]+)">', text))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_links_of_a_page_lead_to_anchors_that_exist(page: Path) -> None:
     for target in _LINK.findall(page.read_text(encoding="utf-8")):
         path, _, anchor = target.partition("#")
-        there = (page.parent / path).resolve() if path else page
-        if anchor and "://" not in target and there.suffix == ".md":
-            assert anchor in anchors(there), target
+        linked_page = (page.parent / path).resolve() if path else page
+        if anchor and "://" not in target and linked_page.suffix == ".md":
+            assert anchor in anchors(linked_page), target
 
 
 @pytest.mark.parametrize(("page", "line"), commands())
@@ -98,11 +97,11 @@ def test_command_of_a_page_has_only_known_words_and_options(
     words = shlex.split(line)[1:]
     if not words or words[0] == "--help":
         return
-    if "=" in words[0] or words[0] in _MEASURES or words[0] == "-m":
-        given = words[1:] if words[0] in _MEASURES else words
-        if not any(word.startswith(("hydra/", "-")) for word in given):
-            first = words_for_hydra(["--cfg=job", *given])[1:]  # of all cells
-            compose([word for word in first if not word.startswith("hydra.searchpath=")])
+    if "=" in words[0] or words[0] in _COMMANDS_WITH_OVERRIDES or words[0] == "-m":
+        overrides = words[1:] if words[0] in _COMMANDS_WITH_OVERRIDES else words
+        if not any(word.startswith(("hydra/", "-")) for word in overrides):
+            words_of_first_cell = words_for_hydra(["--cfg=job", *overrides])[1:]
+            compose([word for word in words_of_first_cell if not word.startswith("hydra.searchpath=")])
         return
     command = PROGRAM.commands[words[0]]
     options = [word for word in words[1:] if word.startswith("--")]
@@ -113,7 +112,7 @@ def test_command_of_a_page_has_only_known_words_and_options(
         assert {word.partition("=")[0] for word in words[2:] if "=" in word and word[0] != "-"} <= set(fields)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_python_code_of_a_page_parses(page: Path) -> None:
     for block in python_blocks(page):
         ast.parse(block)
@@ -136,9 +135,9 @@ def test_analyzer_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     best: Any = find_plugins(ANALYZERS).load("best")
     report = best(k=1).analyze(example_runs())
-    found = report.frame("rbp")
-    assert sorted(found["dataset"]) == ["code", "prose"]
-    assert set(found["best"]) == {"alpha-25600000"}
+    table = report.frame("rbp")
+    assert sorted(table["dataset"]) == ["code", "prose"]
+    assert set(table["best"]) == {"alpha-25600000"}
 
 
 def test_analyzer_of_the_page_on_plugins_passes_the_contract_tests(
@@ -176,25 +175,29 @@ def test_notebook_holds_the_outputs_of_all_its_cells() -> None:
     assert len(json.dumps(notebook)) < 300_000
 
 
-def test_the_reference_is_current() -> None:
-    """If not: python -m tools.reference."""
-    made = reference.pages()
+def test_pages_of_the_reference_are_current() -> None:
+    """If this test fails, run `python -m tools.reference`."""
+    pages = reference.pages()
     if f"typer=={typer.__version__}\n" not in (ROOT / "constraints.txt").read_text():
-        del made["commands"]  # other versions word it in other ways
-    stale = [name for name, text in made.items() if (reference.FOLDER / f"{name}.md").read_text() != text]
+        del pages["commands"]  # other versions of typer print other help texts
+    stale = [name for name, text in pages.items() if (reference.FOLDER / f"{name}.md").read_text() != text]
     assert stale == []
-    assert "|  |" not in made["plugins"]  # every name has a meaning
+    assert "|  |" not in pages["plugins"]  # every name has a meaning
 
 
-def test_simulated_rates_are_those_of_the_csv() -> None:
+def test_pages_with_simulated_rates_are_current() -> None:
+    """If this test fails, run `python -m studies.validity --table`."""
     for name, text in validity_page.file_texts(pd.read_csv(ROOT / "studies/validity.csv")).items():
-        assert (ROOT / name).read_text() == text, f"python -m studies.validity --table makes {name} anew"
+        assert (ROOT / name).read_text() == text, name
 
 
-def test_outputs_are_compared_but_for_what_varies() -> None:
+def test_lines_agree_if_speeds_and_last_digits_differ() -> None:
     assert tutorials.lines_agree("nano-6k  CE 5.538  1,200 tok/s", "nano-6k   CE 5.539  900 tok/s")
     assert not tutorials.lines_agree("CE 5.538", "CE 5.638")
     assert not tutorials.lines_agree("14 measured", "13 measured")
+
+
+def test_check_lets_three_dots_stand_for_any_lines_and_refuses_missing_and_additional_lines() -> None:
     command = tutorials.Command("x", ["first", "...", "last"])
     tutorials.check(command, ["first", "second", "last"])
     with pytest.raises(tutorials.Different):

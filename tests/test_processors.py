@@ -1,4 +1,4 @@
-"""The comparison of processors: what counts as equal, and what as a failure."""
+"""Tests of tools.processors: which outputs it treats as equal, and when it fails."""
 
 from __future__ import annotations
 
@@ -11,30 +11,27 @@ import pytest
 from tools import processors
 
 
-def failed(*_: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.CompletedProcess([], 1, "an error\n")
-
-
-def test_a_demo_that_fails_in_every_case_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processors, "run", failed)
+def test_main_returns_1_if_the_demo_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed_process = subprocess.CompletedProcess([], 1, "an error\n")
+    monkeypatch.setattr(processors, "run", lambda *_: failed_process)
     assert not processors.measure_demo(processors.CASES[0], Path(sys.executable), Path())
     assert processors.main([processors.CASES[0].name]) == 1
 
 
-def test_an_environment_that_is_not_complete_is_made_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_environment_installs_again_if_an_installation_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project]\ndependencies = []\n")
-    half_made = tmp_path / "build" / "lowest" / "bin" / "python"
-    half_made.parent.mkdir(parents=True)
-    half_made.touch()
+    python = tmp_path / "build" / "lowest" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
     monkeypatch.setattr(processors, "ROOT", tmp_path)
     monkeypatch.setattr(processors, "requirements", lambda _: ["--no-index", "no-such-library"])
-    for _ in range(2):  # pip fails, and fails again, because nothing that it left counts as complete
+    for _ in range(2):  # the second call must run pip again, although the first has left an environment
         with pytest.raises(subprocess.CalledProcessError):
             processors.make_environment("lowest")
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "equal"),
+    ("first", "second", "equal"),
     [
         ("R2 0.362 (-0.01089 to 0.00003)", "R2 0.364 (-0.01090 to 0.00002)", True),
         ("R2 0.362", "R2 0.366", False),
@@ -48,7 +45,7 @@ def test_an_environment_that_is_not_complete_is_made_anew(monkeypatch: pytest.Mo
         ("0.20", "0.20 0.20", False),
     ],
 )
-def test_numbers_of_two_measurements_may_differ_a_little_and_words_may_not(one: str, other: str, equal: bool) -> None:
-    assert bool(processors.differences([one], [other], share=processors.MAX_SHARE)) is not equal
-    assert processors.differences([one], [other])
-    assert not processors.differences([one], [one])
+def test_differences_allows_a_share_of_a_number_but_no_other_word(first: str, second: str, equal: bool) -> None:
+    assert bool(processors.differences([first], [second], share=processors.MAX_SHARE)) is not equal
+    assert processors.differences([first], [second])
+    assert not processors.differences([first], [first])

@@ -14,18 +14,20 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from rbptrack.config.schema import ModelConfig
+
 TEXT = "".join(Path(str(module.__file__)).read_text() for module in (json, json.decoder, json.encoder))
 """Python code of the standard library. It contains no special tokens."""
 
-ROWS = 512
-"""The number of rows of the head. The tokenizers have fewer tokens, as those of Pythia and Qwen do."""
+HEAD_ROWS = 512
+"""The number of rows of the output head. The tokenizers have fewer tokens, as those of Pythia and Qwen do."""
 
 
-def byte_level(specials: list[str], *, size: int = 400) -> Tokenizer:
+def byte_level(special_tokens: list[str], *, size: int = 400) -> Tokenizer:
     """Train a byte-level BPE on TEXT, as GPT-2, GPT-NeoX, OPT, Qwen and Llama 3 have it.
 
     Args:
-        specials: the special tokens, which get the first numbers.
+        special_tokens: they get the first numbers.
         size: the number of tokens.
 
     """
@@ -34,21 +36,21 @@ def byte_level(specials: list[str], *, size: int = 400) -> Tokenizer:
     bpe.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=size, special_tokens=specials, initial_alphabet=alphabet, show_progress=False
+        vocab_size=size, special_tokens=special_tokens, initial_alphabet=alphabet, show_progress=False
     )
     bpe.train_from_iterator([TEXT], trainer)
     return bpe
 
 
-def sentence_piece(named: tuple[str, ...] = ("<pad>", "<eos>", "<bos>", "<unk>")) -> Tokenizer:
+def sentence_piece(special_tokens: tuple[str, ...] = ("<pad>", "<eos>", "<bos>", "<unk>")) -> Tokenizer:
     """Train a BPE of 450 tokens on TEXT, as Gemma and Llama 2 have it: over characters, with spaces written as U+2581.
 
-    Characters that the vocabulary lacks become tokens of bytes. The special tokens `named` get the first numbers.
+    Characters that the vocabulary lacks become tokens of bytes. The special tokens get the first numbers.
     """
-    specials = [*named, *(f"<0x{i:02X}>" for i in range(256))]
+    first_tokens = [*special_tokens, *(f"<0x{i:02X}>" for i in range(256))]
     bpe = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
     bpe.normalizer = normalizers.Replace(" ", "▁")
-    trainer = trainers.BpeTrainer(vocab_size=450, special_tokens=specials, show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=450, special_tokens=first_tokens, show_progress=False)
     bpe.train_from_iterator([TEXT], trainer)
     bpe.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
     return bpe
@@ -61,12 +63,12 @@ def put_before_texts(tokenizer: Tokenizer, token: str) -> None:
     )
 
 
-def _save(folder: Path, tokenizer: Tokenizer, config: dict[str, Any], *, fast: bool = True) -> None:
-    """Write the files of a tokenizer as they are published: tokenizer.json, or (OPT) only vocab.json and merges.txt."""
+def _write_tokenizer(folder: Path, tokenizer: Tokenizer, config: dict[str, Any], *, with_json: bool = True) -> None:
+    """Write the published files of a tokenizer. OPT has no tokenizer.json, only vocab.json and merges.txt."""
     model = json.loads(tokenizer.to_str())["model"]
-    if fast:
+    if with_json:
         tokenizer.save(str(folder / "tokenizer.json"))
-    if not fast or "GPT2" in config["tokenizer_class"] or "Qwen2" in config["tokenizer_class"]:
+    if not with_json or "GPT2" in config["tokenizer_class"] or "Qwen2" in config["tokenizer_class"]:
         vocab = tokenizer.get_vocab()
         (folder / "vocab.json").write_text(json.dumps(dict(sorted(vocab.items(), key=lambda item: item[1]))))
         lines = [" ".join(pair) for pair in model["merges"]]
@@ -74,48 +76,50 @@ def _save(folder: Path, tokenizer: Tokenizer, config: dict[str, Any], *, fast: b
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
-def neox(folder: Path) -> None:
-    names = {f"{role}_token": "<|endoftext|>" for role in ("bos", "eos", "unk")}
-    config = {"tokenizer_class": "GPTNeoXTokenizerFast", "add_prefix_space": False, **names}
-    _save(folder, byte_level(["<|endoftext|>", "<|padding|>"]), config)
+def write_neox_tokenizer(folder: Path) -> None:
+    roles = {f"{role}_token": "<|endoftext|>" for role in ("bos", "eos", "unk")}
+    config = {"tokenizer_class": "GPTNeoXTokenizerFast", "add_prefix_space": False, **roles}
+    _write_tokenizer(folder, byte_level(["<|endoftext|>", "<|padding|>"]), config)
 
 
-def gpt2(folder: Path) -> None:
-    names = {f"{role}_token": "<|endoftext|>" for role in ("bos", "eos", "unk")}
-    _save(folder, byte_level(["<|endoftext|>"]), {"tokenizer_class": "GPT2Tokenizer", **names})
+def write_gpt2_tokenizer(folder: Path) -> None:
+    roles = {f"{role}_token": "<|endoftext|>" for role in ("bos", "eos", "unk")}
+    _write_tokenizer(folder, byte_level(["<|endoftext|>"]), {"tokenizer_class": "GPT2Tokenizer", **roles})
 
 
-def opt(folder: Path) -> None:
-    names = {"bos_token": "</s>", "eos_token": "</s>", "unk_token": "</s>", "pad_token": "<pad>"}
-    config = {"tokenizer_class": "GPT2Tokenizer", "add_bos_token": True, "errors": "replace", **names}
-    _save(folder, byte_level(["<s>", "<pad>", "</s>", "<unk>"]), config, fast=False)
+def write_opt_tokenizer(folder: Path) -> None:
+    roles = {"bos_token": "</s>", "eos_token": "</s>", "unk_token": "</s>", "pad_token": "<pad>"}
+    config = {"tokenizer_class": "GPT2Tokenizer", "add_bos_token": True, "errors": "replace", **roles}
+    _write_tokenizer(folder, byte_level(["<s>", "<pad>", "</s>", "<unk>"]), config, with_json=False)
 
 
-def qwen(folder: Path) -> None:
-    names = {"bos_token": None, "eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>", "unk_token": None}
-    specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    _save(folder, byte_level(specials), {"tokenizer_class": "Qwen2Tokenizer", "add_prefix_space": False, **names})
+def write_qwen_tokenizer(folder: Path) -> None:
+    roles = {"bos_token": None, "eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>", "unk_token": None}
+    special_tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    _write_tokenizer(
+        folder, byte_level(special_tokens), {"tokenizer_class": "Qwen2Tokenizer", "add_prefix_space": False, **roles}
+    )
 
 
-def llama3(folder: Path) -> None:
+def write_llama3_tokenizer(folder: Path) -> None:
     tokenizer = byte_level(["<|begin_of_text|>", "<|end_of_text|>"])
     put_before_texts(tokenizer, "<|begin_of_text|>")
-    names = {"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}
-    _save(folder, tokenizer, {"tokenizer_class": "PreTrainedTokenizerFast", **names})
+    roles = {"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}
+    _write_tokenizer(folder, tokenizer, {"tokenizer_class": "PreTrainedTokenizerFast", **roles})
 
 
-def llama2(folder: Path) -> None:
+def write_llama2_tokenizer(folder: Path) -> None:
     tokenizer = sentence_piece(("<unk>", "<s>", "</s>"))
     put_before_texts(tokenizer, "<s>")
-    names = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-    _save(folder, tokenizer, {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True, **names})
+    roles = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    _write_tokenizer(folder, tokenizer, {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True, **roles})
 
 
-def gemma(folder: Path) -> None:
+def write_gemma_tokenizer(folder: Path) -> None:
     tokenizer = sentence_piece()
     put_before_texts(tokenizer, "<bos>")
-    names = {f"{role}_token": f"<{role}>" for role in ("bos", "eos", "unk", "pad")}
-    _save(folder, tokenizer, {"tokenizer_class": "GemmaTokenizerFast", "add_bos_token": True, **names})
+    roles = {f"{role}_token": f"<{role}>" for role in ("bos", "eos", "unk", "pad")}
+    _write_tokenizer(folder, tokenizer, {"tokenizer_class": "GemmaTokenizerFast", "add_bos_token": True, **roles})
 
 
 @dataclass(frozen=True)
@@ -126,37 +130,47 @@ class Architecture:
         config: the name of the config class in transformers.
         shape: the values of its config.
         tokenizer: the function that writes the files of its tokenizer into a folder.
-        begins: the special token with which the tokenizer begins a text; empty if there is none.
+        first_token: the special token with which the tokenizer begins a text; empty if there is none.
 
     """
 
     config: str
     shape: dict[str, Any]
     tokenizer: Callable[[Path], None]
-    begins: str = ""
+    first_token: str = ""
 
 
-_LAYERS: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": ROWS}
+_LAYERS: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": HEAD_ROWS}
 _GATED: dict[str, Any] = _LAYERS | {"intermediate_size": 64, "num_key_value_heads": 2, "max_position_embeddings": 1024}
 _OPT: dict[str, Any] = _LAYERS | {"ffn_dim": 64, "max_position_embeddings": 1024}
 
 ARCHITECTURES: dict[str, Architecture] = {
     "pythia": Architecture(
-        "GPTNeoXConfig", _LAYERS | {"intermediate_size": 128, "max_position_embeddings": 1024}, neox
+        "GPTNeoXConfig", _LAYERS | {"intermediate_size": 128, "max_position_embeddings": 1024}, write_neox_tokenizer
     ),
-    "gpt2": Architecture("GPT2Config", {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": ROWS}, gpt2),
-    "opt": Architecture("OPTConfig", _OPT | {"word_embed_proj_dim": 32}, opt, "</s>"),
+    "gpt2": Architecture(
+        "GPT2Config", {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": HEAD_ROWS}, write_gpt2_tokenizer
+    ),
+    "opt": Architecture("OPTConfig", _OPT | {"word_embed_proj_dim": 32}, write_opt_tokenizer, "</s>"),
     "opt-350m": Architecture(
-        "OPTConfig", _OPT | {"word_embed_proj_dim": 16, "do_layer_norm_before": False}, opt, "</s>"
+        "OPTConfig", _OPT | {"word_embed_proj_dim": 16, "do_layer_norm_before": False}, write_opt_tokenizer, "</s>"
     ),
-    "qwen2.5": Architecture("Qwen2Config", _GATED | {"tie_word_embeddings": True}, qwen),
+    "qwen2.5": Architecture("Qwen2Config", _GATED | {"tie_word_embeddings": True}, write_qwen_tokenizer),
     "mamba": Architecture(
-        "MambaConfig", {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "vocab_size": ROWS}, neox
+        "MambaConfig",
+        {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "vocab_size": HEAD_ROWS},
+        write_neox_tokenizer,
     ),
     "rwkv": Architecture(
         "RwkvConfig",
-        {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": ROWS, "context_length": 1024, "rescale_every": 1},
-        neox,
+        {
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "vocab_size": HEAD_ROWS,
+            "context_length": 1024,
+            "rescale_every": 1,
+        },
+        write_neox_tokenizer,
     ),
     "gpt-neo": Architecture(
         "GPTNeoConfig",
@@ -166,24 +180,27 @@ ARCHITECTURES: dict[str, Architecture] = {
             "num_heads": 4,
             "attention_types": [[["global", "local"], 1]],
             "window_size": 16,
-            "vocab_size": ROWS,
+            "vocab_size": HEAD_ROWS,
             "max_position_embeddings": 1024,
         },
-        gpt2,
+        write_gpt2_tokenizer,
     ),
-    "llama3": Architecture("LlamaConfig", _GATED, llama3, "<|begin_of_text|>"),
-    "llama2": Architecture("LlamaConfig", _GATED | {"num_key_value_heads": 4}, llama2, "<s>"),
-    "mistral": Architecture("MistralConfig", _GATED | {"sliding_window": 64}, llama2, "<s>"),
-    "phi": Architecture("PhiConfig", _GATED | {"num_key_value_heads": 4}, gpt2),
-    "olmo2": Architecture("Olmo2Config", _GATED, gpt2),
-    "qwen3": Architecture("Qwen3Config", _GATED | {"head_dim": 8}, qwen),
+    "llama3": Architecture("LlamaConfig", _GATED, write_llama3_tokenizer, "<|begin_of_text|>"),
+    "llama2": Architecture("LlamaConfig", _GATED | {"num_key_value_heads": 4}, write_llama2_tokenizer, "<s>"),
+    "mistral": Architecture("MistralConfig", _GATED | {"sliding_window": 64}, write_llama2_tokenizer, "<s>"),
+    "phi": Architecture("PhiConfig", _GATED | {"num_key_value_heads": 4}, write_gpt2_tokenizer),
+    "olmo2": Architecture("Olmo2Config", _GATED, write_gpt2_tokenizer),
+    "qwen3": Architecture("Qwen3Config", _GATED | {"head_dim": 8}, write_qwen_tokenizer),
     "gemma2": Architecture(
-        "Gemma2Config", _GATED | {"head_dim": 8, "final_logit_softcapping": 3.0, "sliding_window": 64}, gemma, "<bos>"
+        "Gemma2Config",
+        _GATED | {"head_dim": 8, "final_logit_softcapping": 3.0, "sliding_window": 64},
+        write_gemma_tokenizer,
+        "<bos>",
     ),
 }
 
 
-def build(name: str, folder: Path, *, seed: int = 0, **shape: Any) -> None:
+def write_checkpoint(name: str, folder: Path, *, seed: int = 0, **shape: Any) -> None:
     """Write config, safetensors and tokenizer of a small checkpoint with random weights.
 
     Args:
@@ -208,10 +225,20 @@ def build(name: str, folder: Path, *, seed: int = 0, **shape: Any) -> None:
     architecture.tokenizer(folder)
 
 
-def write_gguf(folder: Path, name: str) -> Any:
-    """Write a Qwen 2 with matrices in Q8_0 as a GGUF file.
+def model_config(folder: Path, **changes: Any) -> ModelConfig:
+    """Return the configuration of the model toy-1k in a folder. `changes` are further options of the model."""
+    return ModelConfig(family="toy", size="1k", path=str(folder), **changes)
 
-    The folder `plain` beside the file gets the model before quantisation.
+
+def edit_json(path: Path, **values: object) -> None:
+    """Set values of the JSON object in a file."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def write_gguf(folder: Path, name: str) -> Any:
+    """Write a Qwen 2 with matrices in Q8_0 to the GGUF file `name` in a folder.
+
+    The folder `plain` next to the file gets the model before quantisation.
 
     Returns:
         the model of transformers with the dequantised weights of the file.
@@ -220,7 +247,7 @@ def write_gguf(folder: Path, name: str) -> Any:
     import gguf
 
     plain = folder / "plain"
-    build("qwen2.5", plain, hidden_size=64, intermediate_size=128, vocab_size=400)
+    write_checkpoint("qwen2.5", plain, hidden_size=64, intermediate_size=128, vocab_size=400)
     model: Any = transformers.AutoModelForCausalLM.from_pretrained(plain)
     config = model.config
     tokens = json.loads((plain / "tokenizer.json").read_text())["model"]

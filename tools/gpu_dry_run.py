@@ -32,11 +32,11 @@ from rbptrack.engine.batches import Batch
 from rbptrack.models.backbone import Backbone
 from rbptrack.models.causal import CausalModel, Reference, split_model
 from rbptrack.scoring import scorer
-from tests.tiny_models import ARCHITECTURES, ROWS
+from tests.tiny_models import ARCHITECTURES, HEAD_ROWS
 
 CUDA = torch.device("cuda:0")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-ENTRIES = ROWS - 100  # entries of the vocabulary that the tokenizer knows
+ENTRIES = HEAD_ROWS - 100  # entries of the vocabulary that the tokenizer knows
 FREE_BYTES = 70 * 10**9
 NOT_RUN = "not run: transformers makes a tensor on the real GPU"
 COUNTS = ("greater", "ties", "top", "reference_top", "reference_rank")

@@ -40,7 +40,7 @@ from rbptrack.scoring import Head, Scorer
 from rbptrack.scoring.scorer import compiled_reduction, eager_reduction
 from rbptrack.sweep import resolve
 from rbptrack.sweep.load import Loader
-from tests.tiny_models import ARCHITECTURES, ROWS
+from tests.tiny_models import ARCHITECTURES, HEAD_ROWS
 
 ARCHITECTURE_TOKENS = 4000
 BLOCK = 64  # rows of float64 logits that are in memory at once
@@ -192,7 +192,7 @@ def speeds(scale: Scale, device: str) -> Iterator[Row]:
 @torch.inference_mode()
 def architectures(scale: Scale, device: str) -> Iterator[Row]:
     """Compare ranks from the device with ranks from the CPU, for small random models of every architecture."""
-    corpus = random_corpus(ARCHITECTURE_TOKENS, vocab_size=ROWS, seq_len=128)
+    corpus = random_corpus(ARCHITECTURE_TOKENS, vocab_size=HEAD_ROWS, seq_len=128)
     for name, dtype in product(ARCHITECTURES, scale.dtypes):
         architecture = ARCHITECTURES[name]
         config = getattr(transformers, architecture.config)(**architecture.shape)

@@ -13,6 +13,7 @@ from rbptrack.base.formatting import (
     duration,
     format_number,
     listed,
+    readable_text,
     short_hash,
     short_path,
 )
@@ -74,3 +75,11 @@ def test_short_path_is_unchanged_outside_the_working_folder() -> None:
 )
 def test_short_hash_keeps_8_digits_and_the_file_name(identity: str, short: str) -> None:
     assert short_hash(identity) == short
+
+
+def test_readable_text_joins_the_bytes_of_a_character() -> None:
+    assert readable_text("\udcc3\udca9") == "é"
+
+
+def test_readable_text_replaces_a_byte_that_is_not_a_character() -> None:
+    assert readable_text("\udcc3") == "\ufffd"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,16 @@ def run_in_store(store_folder: Path, run_command: RunCommand, monkeypatch: pytes
     """Run a command line as `run_command` does, in the folder of the store with four measurements."""
     monkeypatch.chdir(store_folder)
     return run_command
+
+
+@pytest.fixture
+def opened_addresses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses that the program opens in the browser. No browser is started."""
+    addresses: list[str] = []
+
+    def open_address(address: str) -> bool:
+        addresses.append(address)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", open_address)
+    return addresses

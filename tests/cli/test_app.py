@@ -46,7 +46,6 @@ def test_help_does_not_import_slow_libraries() -> None:
     assert process.stdout.endswith("[]\n")
 
 
-# Wrong command lines, and the part of the message that says what is wrong or what to write.
 TYPOS = {
     # commands
     "measur": "Did you mean 'measure'",
@@ -96,6 +95,7 @@ TYPOS = {
     "list": "no ",
     "show nano-6k": "no ",
 }
+"""The part of the message that says what is wrong or what to write, by wrong command line."""
 
 
 @pytest.mark.parametrize("line", TYPOS)

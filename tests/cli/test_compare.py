@@ -27,9 +27,11 @@ def test_compare_of_24_documents_cannot_rule_out_rare_damage(run_in_store: RunCo
     assert "RBP_10" in out
 
 
+FRAME = pd.DataFrame({"run_id": ["a", "b"], "family": "toy", "model": ["toy-1m", "toy-2m"], "dataset": "text"})
+
+
 def two_runs(documents: int) -> Runs:
     """Return two measurements in memory with two tokens per document. The second is worse in document 3 only."""
-    frame = pd.DataFrame({"run_id": ["a", "b"], "family": "toy", "model": ["toy-1m", "toy-2m"], "dataset": "text"})
     logprob = np.full(2 * documents, -1.0)
     worse = logprob.copy()
     worse[6:8] -= 0.02
@@ -38,7 +40,7 @@ def two_runs(documents: int) -> Runs:
         "a": rank_table(np.ones(2 * documents), documents=documents, logprob=logprob),
         "b": rank_table(np.ones(2 * documents), documents=documents, logprob=np.minimum(worse + noise, 0)),
     }
-    return Runs(frame, RankTables(tables))
+    return Runs(FRAME, RankTables(tables))
 
 
 @pytest.mark.parametrize(("documents", "expected_code"), [(60, 3), (120, 0), (240, 0)])
@@ -115,9 +117,8 @@ def test_compare_writes_a_page_with_a_name_that_is_not_utf_8(run_in_store: RunCo
 def test_compare_says_that_the_groups_of_documents_cannot_be_read(
     run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frame = pd.DataFrame({"run_id": ["a", "b"], "family": "toy", "model": ["toy-1m", "toy-2m"], "dataset": "text"})
     tables = {run_id: rank_table([1, 3, 2, 1], documents=2, top=[0, 1, 0, 1]) for run_id in "ab"}
-    runs = Runs(frame.assign(groups=1), RankTables(tables))
+    runs = Runs(FRAME.assign(groups=1), RankTables(tables))
     monkeypatch.setattr(Selection, "runs", lambda _: runs)
     code, out, _ = run_command("compare toy-1m toy-2m --k 1")
     assert code == 0

@@ -15,7 +15,7 @@ from rbptrack.cli.readable import format_with_error
 from tests.conftest import RunCommand
 
 
-def names(out: str) -> list[str]:
+def printed_names(out: str) -> list[str]:
     """Return the names (model/dataset) of the measurements in a printed table."""
     rows = out.splitlines()[1:-1]
     return ["/".join(row.split()[:2]) for row in rows]
@@ -24,7 +24,7 @@ def names(out: str) -> list[str]:
 def test_list_sorts_by_dataset_and_size_and_counts_the_measurements(run_in_store: RunCommand) -> None:
     code, out, _ = run_in_store("list")
     assert code == 0
-    assert names(out) == ["nano-6k/code", "nano-15k/code", "nano-6k/few", "nano-15k/few"]
+    assert printed_names(out) == ["nano-6k/code", "nano-15k/code", "nano-6k/few", "nano-15k/few"]
     assert out.splitlines()[-1] == "4 measurements"
 
 
@@ -53,7 +53,7 @@ def test_show_prints_no_standard_error_below_20_documents(run_in_store: RunComma
 def test_list_filters_and_sorts(flags: str, measurements: list[str], run_in_store: RunCommand) -> None:
     code, out, err = run_in_store(f"list {flags}")
     assert (code, err) == (0, "")
-    assert names(out) == measurements
+    assert printed_names(out) == measurements
 
 
 @pytest.mark.parametrize(
@@ -146,5 +146,5 @@ def test_show_refuses_a_name_that_fits_no_measurement_or_several(name: str, run_
         (0.5, 6e-7, "0.500000 ± 0.000001"),
     ],
 )
-def test_format_value_rounds_a_number_to_the_digits_of_its_error(value: float, error: float, text: str) -> None:
+def test_format_with_error_rounds_a_number_to_the_digits_of_its_error(value: float, error: float, text: str) -> None:
     assert format_with_error("ce", {"ce": value, "ce_se": error, "documents": 100}) == text

@@ -25,7 +25,7 @@ def test_read_writes_the_texts_and_the_ranks_of_all_documents(run_in_store: RunC
         assert document["scored"] == list(range(1, document["shown"]))
         assert all(len(model["rank"]) == len(document["scored"]) for model in document["models"])
         for model in document["models"]:
-            assert not [place for place in model["top"] if token_set["strings"][place].startswith("id ")]
+            assert not [number for number in model["top"] if token_set["strings"][number].startswith("id ")]
 
 
 def test_read_writes_two_datasets_to_one_page(run_in_store: RunCommand, tmp_path: Path) -> None:

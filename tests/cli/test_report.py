@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import webbrowser
 from pathlib import Path
 
 import pytest
@@ -22,20 +21,13 @@ class Faulty(Analyzer):
 
 
 def test_report_writes_a_page_and_figures_and_opens_the_page(
-    run_in_store: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_in_store: RunCommand, tmp_path: Path, opened_addresses: list[str]
 ) -> None:
-    opened: list[str] = []
-
-    def open_address(address: str) -> bool:
-        opened.append(address)
-        return True
-
-    monkeypatch.setattr(webbrowser, "open", open_address)
     page = tmp_path / "laws.html"
     code, out, err = run_in_store(f"report --analyzers 'power_law,k_*' --dataset code --out {page} --open --format svg")
     assert (code, err) == (0, "")
     assert "nano" in page.read_text()
-    assert opened == [page.as_uri()]
+    assert opened_addresses == [page.as_uri()]
     assert f"report   {page}" in out
     assert list(tmp_path.rglob("*.svg"))
 
@@ -66,10 +58,12 @@ def test_analyze_with_traceback_prints_the_traceback(run_in_store: RunCommand, t
 
 
 @pytest.mark.parametrize(
-    ("kind", "use"),
+    ("kind", "command_line"),
     [("analyzer", "analyze mine k=7"), ("exporter", "export out --to mine"), ("importer", "import a.losses")],
 )
-def test_plugins_new_writes_a_plugin_that_works(run_in_store: RunCommand, tmp_path: Path, kind: str, use: str) -> None:
+def test_plugins_new_writes_a_plugin_that_works(
+    run_in_store: RunCommand, tmp_path: Path, kind: str, command_line: str
+) -> None:
     """Create a plugin in an empty folder and use it. The second `plugins new` must not overwrite its file."""
     store = f"sqlite:///{Path('mlflow.db').absolute()}"
     os.chdir(tmp_path)
@@ -77,7 +71,7 @@ def test_plugins_new_writes_a_plugin_that_works(run_in_store: RunCommand, tmp_pa
     if kind == "importer":
         store = "sqlite:///imported.db"
         (tmp_path / "a.losses").write_text("pythia-70m wiki 3.2\npythia-160m wiki 3.0\n")
-    code, _, err = run_in_store(f"{use} --tracking-uri {store}")
+    code, _, err = run_in_store(f"{command_line} --tracking-uri {store}")
     assert (code, err) == (0, "")
     assert run_in_store(f"plugins new mine --kind {kind}")[0] == 2
     assert run_in_store("plugins")[0] == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import webbrowser
 from pathlib import Path
 
 import pytest
@@ -30,23 +29,16 @@ HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).
 
 
 def test_ui_opens_the_page_when_the_server_answers(
-    run_in_store: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_in_store: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened_addresses: list[str]
 ) -> None:
     """The address of the store may hold a password. It is passed in the environment, not on the command line."""
     (tmp_path / "mlflow.py").write_text(SERVER)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("STARTED", str(tmp_path / "started"))
-    opened: list[str] = []
-
-    def open_address(address: str) -> bool:
-        opened.append(address)
-        return True
-
-    monkeypatch.setattr(webbrowser, "open", open_address)
     port = free_port()
     _, out, _ = run_in_store(f"ui --open --port {port}")
     assert f"http://127.0.0.1:{port}/#/experiments/" in out
-    (address,) = opened
+    (address,) = opened_addresses
     assert address in out
     assert "workflowType=machine_learning" in address
     started = json.loads((tmp_path / "started").read_text())

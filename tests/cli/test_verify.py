@@ -38,46 +38,50 @@ def test_verify_names_a_damaged_file(run_in_store: RunCommand, tmp_path: Path, m
     assert run_in_store(f"show nano-6k/code {uri}")[0] == 0
 
 
-@pytest.mark.parametrize("flag", ["", "--repair"])
-def test_verify_names_the_file_to_import_again_if_an_imported_measurement_is_damaged(
-    flag: str, run_command: RunCommand, tmp_path: Path
-) -> None:
+@pytest.fixture
+def imported_store(run_command: RunCommand, tmp_path: Path) -> Store:
+    """A store with one measurement, whose CE of 3.4 was imported from results.csv."""
     (tmp_path / "results.csv").write_text("model,dataset,ce,rbp_10\nmine-1m,wiki,3.4,0.7\n")
     assert run_command("import results.csv")[0] == 0
-    store = Store("sqlite:///mlflow.db")
-    run_id = str(store.runs().frame["run_id"].iat[0])
-    store.connection.client.log_metric(run_id, "ce", 3.3)
+    return Store("sqlite:///mlflow.db")
+
+
+@pytest.fixture
+def damaged_store(imported_store: Store) -> Store:
+    """The store with the imported measurement, after its CE was changed to 3.3."""
+    run_id = str(imported_store.runs().frame["run_id"].iat[0])
+    imported_store.connection.client.log_metric(run_id, "ce", 3.3)
+    return imported_store
+
+
+@pytest.mark.usefixtures("damaged_store")
+@pytest.mark.parametrize("flag", ["", "--repair"])
+def test_verify_names_the_file_to_import_again_if_an_imported_measurement_is_damaged(
+    flag: str, run_command: RunCommand
+) -> None:
     code, out, _ = run_command(f"verify {flag}")
     assert code == 1
     assert "next sweep" not in out
     assert "results.csv" in out
 
 
-def test_a_damaged_import_can_be_imported_again_after_repair(run_command: RunCommand, tmp_path: Path) -> None:
-    (tmp_path / "results.csv").write_text("model,dataset,ce,rbp_10\nmine-1m,wiki,3.4,0.7\n")
-    assert run_command("import results.csv")[0] == 0
-    store = Store("sqlite:///mlflow.db")
-    run_id = str(store.runs().frame["run_id"].iat[0])
-    store.connection.client.log_metric(run_id, "ce", 3.3)
+def test_import_replaces_a_damaged_measurement_after_repair(run_command: RunCommand, damaged_store: Store) -> None:
     assert run_command("verify --repair")[0] == 1
     assert run_command("import results.csv")[0] == 0
     assert run_command("verify")[0] == 0
-    assert store.runs().frame["ce"].tolist() == [3.4]
+    assert damaged_store.runs().frame["ce"].tolist() == [3.4]
 
 
 @pytest.fixture
-def saved_sweep(run_command: RunCommand, tmp_path: Path) -> tuple[Store, str]:
-    """Import one measurement and save the report of a sweep that covers a run which does not exist.
+def saved_sweep(imported_store: Store) -> tuple[Store, str]:
+    """Save the report of a sweep that covers a run which does not exist.
 
     Returns:
         the store, and the ID of the sweep's run.
 
     """
-    (tmp_path / "results.csv").write_text("model,dataset,ce,rbp_10\nmine-1m,wiki,3.4,0.7\n")
-    assert run_command("import results.csv")[0] == 0
-    store = Store("sqlite:///mlflow.db")
-    run_id = store.save("sweep", "s", sweep="first", files={"report.html": "<p>"}, covered_run_ids=["0" * 32])
-    return store, run_id
+    run_id = imported_store.save("sweep", "s", sweep="first", files={"report.html": "<p>"}, covered_run_ids=["0" * 32])
+    return imported_store, run_id
 
 
 @pytest.mark.usefixtures("saved_sweep")

@@ -15,7 +15,7 @@ from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.corpus.tokens import tokenise
 
 FastTokenizer: Any = PreTrainedTokenizerFast  # transformers declares no types for its parameters
-Build = Callable[..., Corpus]
+BuildCorpus = Callable[..., Corpus]
 
 
 @pytest.fixture
@@ -29,15 +29,13 @@ def tokenizer() -> Any:
 
 
 @pytest.fixture
-def build() -> Build:
-    """Build the corpus of some documents. A text in place of a document becomes a document with one field."""
+def corpus_of() -> BuildCorpus:
+    """A function that builds the corpus of some documents. A text becomes a document with one field."""
 
-    def build_from(
-        texts: Sequence[str | Document], tokenizer: Any, config: DatasetConfig, template: str = ""
-    ) -> Corpus:
+    def build(texts: Sequence[str | Document], tokenizer: Any, config: DatasetConfig, template: str = "") -> Corpus:
         documents = []
         for index, text in enumerate(texts):
             documents.append(Document(str(index), (text,)) if isinstance(text, str) else text)
         return build_corpus(tokenise(documents, tokenizer, config.separator, template), tokenizer, config)
 
-    return build_from
+    return build

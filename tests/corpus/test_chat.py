@@ -9,18 +9,15 @@ from typing import Any
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig
 from rbptrack.corpus.chat import find_chat_template, render_conversation
 from rbptrack.corpus.documents import Document
-from rbptrack.corpus.sequences import Corpus
+from tests.corpus.conftest import BuildCorpus, FastTokenizer
 from tests.tiny_models import put_before_texts
 
-Build = Callable[..., Corpus]
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-[]/.:<>|_"
-FastTokenizer: Any = PreTrainedTokenizerFast  # transformers declares no types for its parameters
 CONFIG = DatasetConfig("sums", files=["x"], fields=["question", "answer"], seq_len=64, context=8, chat=True)
 PLAIN_TEMPLATE = "{% for m in messages %}{{ m['content'] + '\n' }}{% endfor %}"
 
@@ -137,11 +134,11 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("family", EXAMPLES)
-def test_build_corpus_scores_only_the_tokens_of_the_answer(family: str, build: Build) -> None:
+def test_build_corpus_scores_only_the_tokens_of_the_answer(family: str, corpus_of: BuildCorpus) -> None:
     example = EXAMPLES[family]
     tokenizer = example.tokenizer()
     template = find_chat_template("", tokenizer, "toy")
-    corpus = build([Document("a", ("2+2", example.answer))], tokenizer, CONFIG, template)
+    corpus = corpus_of([Document("a", ("2+2", example.answer))], tokenizer, CONFIG, template)
     assert tokenizer.convert_ids_to_tokens(corpus.token.tolist()) == example.read
     targets = corpus.targets(0, len(corpus.start))
     assert tokenizer.convert_ids_to_tokens(corpus.token[targets].tolist()) == example.scored
@@ -150,17 +147,19 @@ def test_build_corpus_scores_only_the_tokens_of_the_answer(family: str, build: B
 
 
 @pytest.mark.parametrize("family", EXAMPLES)
-def test_build_corpus_has_the_tokens_that_transformers_applies_the_template_to(family: str, build: Build) -> None:
+def test_build_corpus_has_the_tokens_that_transformers_applies_the_template_to(
+    family: str, corpus_of: BuildCorpus
+) -> None:
     example = EXAMPLES[family]
     tokenizer = example.tokenizer()
     template = find_chat_template("", tokenizer, "toy")
-    corpus = build([Document("a", ("2+2", example.answer))], tokenizer, CONFIG, template)
+    corpus = corpus_of([Document("a", ("2+2", example.answer))], tokenizer, CONFIG, template)
     messages = [{"role": "user", "content": "2+2"}, {"role": "assistant", "content": example.answer}]
     assert corpus.token.tolist() == tokenizer.apply_chat_template(messages)["input_ids"]
 
 
-def test_build_corpus_adds_the_beginning_of_text_token_if_the_template_has_none(build: Build) -> None:
-    corpus = build([Document("a", ("2+2", "4"))], inst(), CONFIG, PLAIN_TEMPLATE)
+def test_build_corpus_adds_the_beginning_of_text_token_if_the_template_has_none(corpus_of: BuildCorpus) -> None:
+    corpus = corpus_of([Document("a", ("2+2", "4"))], inst(), CONFIG, PLAIN_TEMPLATE)
     assert inst().convert_ids_to_tokens(corpus.token.tolist()) == ["<s>", *"2+2\n4\n"]
 
 

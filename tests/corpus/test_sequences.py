@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,19 +13,16 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from tokenizers.decoders import Metaspace
 from tokenizers.models import WordLevel
-from transformers import PreTrainedTokenizerFast
 
 from rbptrack.base.errors import BadInput
-from rbptrack.base.formatting import readable_text
 from rbptrack.config.paths import embedded
 from rbptrack.config.schema import DatasetConfig, SequenceRule
 from rbptrack.corpus.documents import Document
 from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.corpus.tokens import Tokens, token_texts
+from tests.corpus.conftest import BuildCorpus, FastTokenizer
 
-FastTokenizer: Any = PreTrainedTokenizerFast  # transformers declares no types for its parameters
 CONFIG = DatasetConfig(name="toy", path="x", split="test", seq_len=8, context=3)
-Build = Callable[..., Corpus]
 
 
 def scored(corpus: Corpus) -> list[tuple[int, int]]:
@@ -52,11 +48,13 @@ def letter_tokenizer(letters: str, post_processor: str) -> Any:
     return FastTokenizer(tokenizer_object=tokenizer, unk_token="[UNK]", bos_token="[BOS]", eos_token="[EOS]")
 
 
-def test_build_corpus_begins_each_sequence_with_the_token_that_begins_a_text(build: Build, tokenizer: Any) -> None:
+def test_build_corpus_begins_each_sequence_with_the_token_that_begins_a_text(
+    corpus_of: BuildCorpus, tokenizer: Any
+) -> None:
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)]
     )
-    corpus = build(["abcdefghijklmn", "ab"], tokenizer, CONFIG)  # sequences of 8 tokens, 3 of them context
+    corpus = corpus_of(["abcdefghijklmn", "ab"], tokenizer, CONFIG)  # sequences of 8 tokens, 3 of them context
     read = ["".join(tokenizer.convert_ids_to_tokens(corpus.inputs(i))) for i in range(len(corpus.start))]
     assert read == [f"<|endoftext|>{text}" for text in ("abcdefg", "efghijk", "ijklmn", "ab")]
     assert corpus.lengths.tolist() == [8, 8, 7, 3]
@@ -66,53 +64,63 @@ def test_build_corpus_begins_each_sequence_with_the_token_that_begins_a_text(bui
 
 
 def test_unscored_table_lists_the_tokens_without_a_rank_before_the_last_scored_token(
-    build: Build, tokenizer: Any
+    corpus_of: BuildCorpus, tokenizer: Any
 ) -> None:
-    corpus = build(["ab<|endoftext|>cd", "abcdefghijklmn"], tokenizer, replace(CONFIG, sequence=SequenceRule.truncate))
+    corpus = corpus_of(
+        ["ab<|endoftext|>cd", "abcdefghijklmn"], tokenizer, replace(CONFIG, sequence=SequenceRule.truncate)
+    )
     table = corpus.unscored_table()
     places = list(zip(table["document"], table["position"], strict=True))
     assert places == [(0, 0), (0, 2), (0, 3), (1, 0)]  # tokens after the 8 tokens of a sequence are not listed
     assert tokenizer.convert_ids_to_tokens(table["token"].tolist()) == ["a", "<|endoftext|>", "c", "a"]
 
 
-def test_build_corpus_with_truncate_keeps_the_beginning_of_each_document(build: Build, tokenizer: Any) -> None:
-    corpus = build(["abcdefghijklmn", "ab"], tokenizer, replace(CONFIG, sequence=SequenceRule.truncate))
+def test_build_corpus_with_truncate_keeps_the_beginning_of_each_document(
+    corpus_of: BuildCorpus, tokenizer: Any
+) -> None:
+    corpus = corpus_of(["abcdefghijklmn", "ab"], tokenizer, replace(CONFIG, sequence=SequenceRule.truncate))
     assert corpus.lengths.tolist() == [8, 2]
     assert scored(corpus) == [(0, p) for p in range(1, 8)] + [(1, 1)]
 
 
-def test_build_corpus_with_pack_joins_documents(build: Build, tokenizer: Any) -> None:
+def test_build_corpus_with_pack_joins_documents(corpus_of: BuildCorpus, tokenizer: Any) -> None:
     """The sequences are a b c d | e <eot> f g | h <eot>.
 
     These tokens are not scored: <eot>, the token after it, and the first token of a sequence.
     """
-    corpus = build(["abcde", "fgh"], tokenizer, replace(CONFIG, sequence=SequenceRule.pack, seq_len=4))
+    corpus = corpus_of(["abcde", "fgh"], tokenizer, replace(CONFIG, sequence=SequenceRule.pack, seq_len=4))
     assert scored(corpus) == [(0, 1), (0, 2), (0, 3), (1, 1)]
 
 
-def test_build_corpus_with_pack_refuses_a_tokenizer_without_an_end_of_text_token(build: Build, tokenizer: Any) -> None:
+def test_build_corpus_with_pack_refuses_a_tokenizer_without_an_end_of_text_token(
+    corpus_of: BuildCorpus, tokenizer: Any
+) -> None:
     tokenizer.eos_token = None
     with pytest.raises(BadInput, match="end-of-text"):
-        build(["abcde"], tokenizer, replace(CONFIG, sequence=SequenceRule.pack))
+        corpus_of(["abcde"], tokenizer, replace(CONFIG, sequence=SequenceRule.pack))
 
 
-def test_build_corpus_scores_neither_a_special_token_nor_the_token_after_it(build: Build, tokenizer: Any) -> None:
-    assert scored(build(["ab<|endoftext|>cd"], tokenizer, CONFIG)) == [(0, 1), (0, 4)]
+def test_build_corpus_scores_neither_a_special_token_nor_the_token_after_it(
+    corpus_of: BuildCorpus, tokenizer: Any
+) -> None:
+    assert scored(corpus_of(["ab<|endoftext|>cd"], tokenizer, CONFIG)) == [(0, 1), (0, 4)]
 
 
-def test_token_that_contains_the_separator_belongs_to_the_field_after_it(build: Build, tokenizer: Any) -> None:
+def test_token_that_contains_the_separator_belongs_to_the_field_after_it(
+    corpus_of: BuildCorpus, tokenizer: Any
+) -> None:
     vocab = {"<|endoftext|>": 0, "a": 1, "b": 2, "Ġ": 3, "Ġb": 4}
     tokenizer.backend_tokenizer.model = models.BPE(vocab=vocab, merges=[("Ġ", "b")])
-    corpus = build([Document("0", ("aa", "ba"), "")], tokenizer, replace(CONFIG, fields=["a", "b"], separator=" "))
+    corpus = corpus_of([Document("0", ("aa", "ba"), "")], tokenizer, replace(CONFIG, fields=["a", "b"], separator=" "))
     assert corpus.token.tolist() == [1, 1, 4, 1]
     assert corpus.field.tolist() == [0, 0, 1, 1]
 
 
 @pytest.fixture
-def corpus_of_fields(build: Build, tokenizer: Any) -> Corpus:
+def corpus_of_fields(corpus_of: BuildCorpus, tokenizer: Any) -> Corpus:
     """Two documents of the group `site`, with three fields each and a line break as the separator."""
     documents = [Document("0", ("ab", "", "cé"), "site"), Document("1", ("x", "y", "z"), "site")]
-    return build(documents, tokenizer, replace(CONFIG, fields=["a", "b", "c"], separator="\n"))
+    return corpus_of(documents, tokenizer, replace(CONFIG, fields=["a", "b", "c"], separator="\n"))
 
 
 def test_separator_token_belongs_to_the_field_before_it(corpus_of_fields: Corpus) -> None:
@@ -133,8 +141,8 @@ def test_document_table_has_the_groups_of_documents(corpus_of_fields: Corpus) ->
     assert corpus_of_fields.document_table()["group"].tolist() == ["site", "site"]
 
 
-def test_document_table_has_no_column_group_if_documents_have_no_group(build: Build, tokenizer: Any) -> None:
-    assert "group" not in build(["abc"], tokenizer, CONFIG).document_table()
+def test_document_table_has_no_column_group_if_documents_have_no_group(corpus_of: BuildCorpus, tokenizer: Any) -> None:
+    assert "group" not in corpus_of(["abc"], tokenizer, CONFIG).document_table()
 
 
 def test_token_texts_of_a_corpus_are_keyed_by_the_number_of_the_token(corpus_of_fields: Corpus, tokenizer: Any) -> None:
@@ -171,24 +179,26 @@ def test_build_corpus_scores_each_token_but_the_first_of_a_document_once_after_i
         assert stop > first_scored
 
 
-def test_build_corpus_refuses_documents_of_at_most_one_token(build: Build, tokenizer: Any) -> None:
+def test_build_corpus_refuses_documents_of_at_most_one_token(corpus_of: BuildCorpus, tokenizer: Any) -> None:
     with pytest.raises(BadInput, match="3 documents"):
-        build(["", "a", "b"], tokenizer, CONFIG)
+        corpus_of(["", "a", "b"], tokenizer, CONFIG)
 
 
-def test_build_corpus_refuses_a_context_as_long_as_the_sequence(build: Build, tokenizer: Any) -> None:
+def test_build_corpus_refuses_a_context_as_long_as_the_sequence(corpus_of: BuildCorpus, tokenizer: Any) -> None:
     with pytest.raises(BadInput, match=r"dataset\.context"):
-        build(["abc"], tokenizer, replace(CONFIG, context=8))
+        corpus_of(["abc"], tokenizer, replace(CONFIG, context=8))
 
 
 @pytest.mark.parametrize("post_processor", ["", "[BOS] $A", "$A [EOS]", "[BOS] $A [EOS]", "[BOS] [BOS] $A"])
-def test_prefix_of_a_corpus_is_the_special_tokens_at_the_beginning_of_a_text(post_processor: str, build: Build) -> None:
+def test_prefix_of_a_corpus_is_the_special_tokens_at_the_beginning_of_a_text(
+    post_processor: str, corpus_of: BuildCorpus
+) -> None:
     """The prefix is found by encoding a text. A letter that the vocabulary lacks must not add [UNK] to it.
 
     This vocabulary has no "a", as those of models for DNA.
     """
     tokenizer = letter_tokenizer("CGT", post_processor)
-    corpus = build(["GCTTGCGTCGTGCCGT" * 2], tokenizer, CONFIG)
+    corpus = corpus_of(["GCTTGCGTCGTGCCGT" * 2], tokenizer, CONFIG)
     assert corpus.prefix.tolist() == [1] * post_processor.count("[BOS]")
     later_sequences = [corpus.inputs(index).tolist() for index in range(1, len(corpus.start))]
     assert later_sequences
@@ -197,15 +207,15 @@ def test_prefix_of_a_corpus_is_the_special_tokens_at_the_beginning_of_a_text(pos
         assert 0 not in sequence
 
 
-def test_tokenise_refuses_texts_of_unknown_tokens(build: Build) -> None:
+def test_tokenise_refuses_texts_of_unknown_tokens(corpus_of: BuildCorpus) -> None:
     with pytest.raises(BadInput, match=r"\[UNK\].*model\.tokenizer"):
-        build(["abcd", "efgh"], letter_tokenizer("CGT", ""), CONFIG)
+        corpus_of(["abcd", "efgh"], letter_tokenizer("CGT", ""), CONFIG)
 
 
-def test_tokenise_refuses_unknown_tokens_that_the_tokenizer_does_not_declare(build: Build) -> None:
+def test_tokenise_refuses_unknown_tokens_that_the_tokenizer_does_not_declare(corpus_of: BuildCorpus) -> None:
     undeclared = FastTokenizer(tokenizer_object=Tokenizer(WordLevel({"<unk>": 0}, unk_token="<unk>")))
     with pytest.raises(BadInput, match=r"<unk>.*model\.tokenizer"):
-        build(["abcd", "efgh"], undeclared, CONFIG)
+        corpus_of(["abcd", "efgh"], undeclared, CONFIG)
 
 
 @pytest.fixture
@@ -218,34 +228,34 @@ def tokenizer_without_digits() -> Any:
 
 
 def test_tokenise_accepts_a_text_with_few_characters_that_the_tokenizer_leaves_out(
-    build: Build, tokenizer_without_digits: Any
+    corpus_of: BuildCorpus, tokenizer_without_digits: Any
 ) -> None:
-    build(["plain words and a 7"], tokenizer_without_digits, DatasetConfig(name="toy", seq_len=8))
+    corpus_of(["plain words and a 7"], tokenizer_without_digits, DatasetConfig(name="toy", seq_len=8))
 
 
 @pytest.mark.parametrize(
     ("text", "part_of_message"), [("1234 5678", "leaves out 100%"), ("12345678 words", "leaves out")]
 )
 def test_tokenise_refuses_a_tokenizer_that_leaves_out_most_characters(
-    text: str, part_of_message: str, build: Build, tokenizer_without_digits: Any
+    text: str, part_of_message: str, corpus_of: BuildCorpus, tokenizer_without_digits: Any
 ) -> None:
     with pytest.raises(BadInput, match=part_of_message):
-        build([text], tokenizer_without_digits, DatasetConfig(name="toy", seq_len=8))
+        corpus_of([text], tokenizer_without_digits, DatasetConfig(name="toy", seq_len=8))
 
 
-def test_tokenise_reports_a_text_on_which_the_tokenizer_fails(build: Build) -> None:
+def test_tokenise_reports_a_text_on_which_the_tokenizer_fails(corpus_of: BuildCorpus) -> None:
     """The vocabulary of words lacks the unknown token that the tokenizer names."""
     words = FastTokenizer(tokenizer_object=Tokenizer(WordLevel({"a": 0, "b": 1}, unk_token="<x>")))
     with pytest.raises(BadInput, match="fails on a text"):
-        build(["two words"], words, DatasetConfig(name="toy", seq_len=8))
+        corpus_of(["two words"], words, DatasetConfig(name="toy", seq_len=8))
 
 
 def test_tokenise_refuses_a_document_that_does_not_fit_into_memory(
-    build: Build, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+    corpus_of: BuildCorpus, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=80_000_000))
     with pytest.raises(BadInput, match=r"book .*1,000,001"):
-        build([Document("short", ("two words",)), Document("book", ("x" * 1_000_001,))], tokenizer, CONFIG)
+        corpus_of([Document("short", ("two words",)), Document("book", ("x" * 1_000_001,))], tokenizer, CONFIG)
 
 
 def test_token_texts_of_a_byte_level_tokenizer_add_up_to_the_text() -> None:
@@ -260,11 +270,3 @@ def test_token_texts_of_sentencepiece_keep_spaces_and_single_bytes() -> None:
     pieces.decoder = Metaspace()
     texts = token_texts(FastTokenizer(tokenizer_object=pieces), [0, 1, 2, 3])
     assert texts == [" the", "the", "\n", "\udcc3"]
-
-
-def test_readable_joins_the_bytes_of_a_character() -> None:
-    assert readable_text("\udcc3\udca9") == "é"
-
-
-def test_readable_replaces_a_byte_that_is_not_a_character() -> None:
-    assert readable_text("\udcc3") == "\ufffd"

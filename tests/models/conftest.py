@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,16 @@ import pytest
 import torch
 import transformers
 
-from rbptrack.config.schema import ModelConfig
 from rbptrack.models.causal import CausalModel
 from rbptrack.models.loading import load_model
 from rbptrack.sources.pin import pin_model
-from tests.tiny_models import ROWS
+from tests.tiny_models import HEAD_ROWS, model_config
+
+Load = Callable[..., CausalModel]
+ModelOf = Callable[..., Any]
 
 SHAPE: dict[str, Any] = {
-    "vocab_size": ROWS,
+    "vocab_size": HEAD_ROWS,
     "hidden_size": 32,
     "intermediate_size": 64,
     "num_hidden_layers": 2,
@@ -39,7 +40,7 @@ def shape() -> dict[str, Any]:
 
 
 @pytest.fixture
-def model_of(shape: dict[str, Any]) -> Callable[..., Any]:
+def model_of(shape: dict[str, Any]) -> ModelOf:
     """Make a model with random weights.
 
     The arguments are the model type of transformers, such as `llama`, and values of its config that differ from
@@ -57,11 +58,11 @@ def model_of(shape: dict[str, Any]) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def load() -> Callable[..., CausalModel]:
+def load() -> Load:
     """Load the model in a folder as the program does. Further arguments are values of its ModelConfig."""
 
     def load_folder(folder: Path, *, num_candidates: int | None = None, **changes: Any) -> CausalModel:
-        config = replace(ModelConfig(family="toy", size="1k", path=str(folder)), **changes)
+        config = model_config(folder, **changes)
         return load_model(config, pin_model(config), num_candidates=num_candidates)
 
     return load_folder

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ import torch
 import transformers
 
 from rbptrack.models.architecture import count_parameters, load_config
-from rbptrack.models.causal import CausalModel
 from rbptrack.sources.pin import Pinned
-from tests.tiny_models import build
+from tests.models.conftest import Load
+from tests.tiny_models import write_checkpoint
 
 # By model: the class of its config, the values of its config.json, S (parameters without embeddings and head), and the
 # number of all parameters. The numbers are from Table 1 of the Pythia paper, the cards of the models and the repository
@@ -60,10 +59,8 @@ def test_load_config_reads_the_shape_of_gpt2_from_a_file(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["pythia", "gpt2", "opt-350m", "mamba", "gemma2", "qwen3"])
-def test_load_model_gives_the_logits_of_transformers_in_padded_batches(
-    name: str, tmp_path: Path, load: Callable[..., CausalModel]
-) -> None:
-    build(name, tmp_path)
+def test_load_model_gives_the_logits_of_transformers_in_padded_batches(name: str, tmp_path: Path, load: Load) -> None:
+    write_checkpoint(name, tmp_path)
     model = load(tmp_path)
     plain = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     tokens = torch.randint(5, 400, (3, 40), generator=torch.Generator().manual_seed(0))

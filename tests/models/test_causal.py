@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,9 +14,9 @@ import transformers
 from rbptrack.base.errors import BadInput
 from rbptrack.models.architecture import max_sequence_length
 from rbptrack.models.causal import evaluation_mode, split_model
-from tests.tiny_models import ROWS
+from tests.models.conftest import ModelOf
+from tests.tiny_models import HEAD_ROWS
 
-ModelOf = Callable[..., Any]
 WITHOUT_LLAMA_KEYS: dict[str, Any] = {"num_key_value_heads": None, "head_dim": None}
 
 
@@ -28,7 +27,7 @@ WITHOUT_LLAMA_KEYS: dict[str, Any] = {"num_key_value_heads": None, "head_dim": N
         ("gemma3_text", {"use_bidirectional_attention": True}),
         ("bert-generation", WITHOUT_LLAMA_KEYS),
         ("bert", WITHOUT_LLAMA_KEYS),
-        ("xlm", {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "n_words": ROWS, **WITHOUT_LLAMA_KEYS}),
+        ("xlm", {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "n_words": HEAD_ROWS, **WITHOUT_LLAMA_KEYS}),
         (
             "xlnet",
             {
@@ -55,7 +54,7 @@ def test_split_model_refuses_a_model_that_reads_later_tokens(
 @pytest.mark.parametrize("kind", ["llama", "mixtral", "gemma3_text"])
 def test_split_model_accepts_a_causal_model(kind: str, dtype: torch.dtype, model_of: ModelOf) -> None:
     experts = {"num_local_experts": 8, "num_experts_per_tok": 2} if kind == "mixtral" else {}
-    assert split_model(model_of(kind, **experts).to(dtype), "toy").vocab_size == ROWS
+    assert split_model(model_of(kind, **experts).to(dtype), "toy").vocab_size == HEAD_ROWS
 
 
 def test_split_model_refuses_a_model_if_its_states_depend_on_other_sequences_of_the_batch(model_of: ModelOf) -> None:
@@ -156,7 +155,7 @@ def test_head_caps_large_logits_as_the_model_does(model_of: ModelOf) -> None:
 
 def test_split_model_refuses_a_head_with_an_adapter_and_says_how_to_merge_it(model_of: ModelOf) -> None:
     module = model_of("llama")
-    module.lm_head.base_layer = torch.nn.Linear(32, ROWS)  # peft gives this attribute to a layer with an adapter
+    module.lm_head.base_layer = torch.nn.Linear(32, HEAD_ROWS)  # peft gives this attribute to a layer with an adapter
     with pytest.raises(BadInput, match=r"merge_and_unload\(\)"):
         split_model(module, "toy")
 
@@ -218,10 +217,10 @@ def test_evaluation_mode_multiplies_in_float32_and_restores_the_settings_of_the_
 
 def test_check_corpus_accepts_the_longest_allowed_sequence_and_the_largest_token_id(model_of: ModelOf) -> None:
     model = split_model(model_of("llama"), "toy")
-    model.check_corpus(longest=256, largest_target=ROWS - 1)
+    model.check_corpus(longest=256, largest_target=HEAD_ROWS - 1)
 
 
-@pytest.mark.parametrize(("longest", "largest_target"), [(257, 0), (5, ROWS)])
+@pytest.mark.parametrize(("longest", "largest_target"), [(257, 0), (5, HEAD_ROWS)])
 def test_check_corpus_refuses_longer_sequences_and_larger_token_ids(
     longest: int, largest_target: int, model_of: ModelOf
 ) -> None:

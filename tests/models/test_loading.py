@@ -16,7 +16,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from rbptrack.base.errors import BadInput
-from rbptrack.config.schema import Candidates, ModelConfig
+from rbptrack.config.schema import Candidates
 from rbptrack.models.architecture import (
     check_compatible,
     check_same_tokenizer,
@@ -24,32 +24,21 @@ from rbptrack.models.architecture import (
     count_parameters,
     load_config,
 )
-from rbptrack.models.causal import CausalModel, split_model
+from rbptrack.models.causal import split_model
 from rbptrack.models.checkpoint import check_folder
 from rbptrack.models.tokenizer import load_tokenizer
 from rbptrack.sources.pin import Pinned, pin_model, pin_tokenizer
-from tests.tiny_models import ROWS, build
+from tests.models.conftest import Load, ModelOf
+from tests.tiny_models import HEAD_ROWS, edit_json, model_config, write_checkpoint
 
-Load = Callable[..., CausalModel]
-ModelOf = Callable[..., Any]
 TENSOR = "gpt_neox.layers.1.mlp.dense_h_to_4h.weight"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Write a small Pythia and return its folder."""
-    build("pythia", tmp_path / "model")
+    write_checkpoint("pythia", tmp_path / "model")
     return tmp_path / "model"
-
-
-def config_of(folder: Path, **changes: Any) -> ModelConfig:
-    return ModelConfig(family="toy", size="1k", path=str(folder), **changes)
-
-
-def edit_config(folder: Path, name: str = "config.json", **values: Any) -> None:
-    """Set values in a JSON file of the folder."""
-    path = folder / name
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
 def edit_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
@@ -85,7 +74,7 @@ FAULTS: dict[str, tuple[Callable[[dict[str, torch.Tensor]], object], dict[str, A
 def test_load_model_refuses_weights_that_do_not_fit_the_config(fault: str, folder: Path, load: Load) -> None:
     change, values, message = FAULTS[fault]
     edit_weights(folder, change)
-    edit_config(folder, **values)
+    edit_json(folder / "config.json", **values)
     with pytest.raises(BadInput, match=message) as caught:
         load(folder)
     assert "\n" not in str(caught.value)
@@ -116,7 +105,7 @@ def test_load_model_says_that_the_model_does_not_fit_into_memory(
 
 @pytest.mark.parametrize("name", ["pythia", "gpt2", "gpt-neo"])
 def test_load_model_ignores_buffers_that_older_versions_stored(name: str, tmp_path: Path, load: Load) -> None:
-    build(name, tmp_path)
+    write_checkpoint(name, tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
     for key in list(weights):
         if key.endswith(("query_key_value.weight", "c_attn.weight", "q_proj.weight")):
@@ -125,19 +114,19 @@ def test_load_model_ignores_buffers_that_older_versions_stored(name: str, tmp_pa
             weights[f"{layer}.masked_bias"] = torch.zeros(1)
             weights[f"{layer}.rotary_emb.inv_freq"] = torch.ones(4)
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    assert load(tmp_path).vocab_size == ROWS
+    assert load(tmp_path).vocab_size == HEAD_ROWS
 
 
 def test_load_model_does_not_need_the_tensor_of_a_tied_head(tmp_path: Path, load: Load) -> None:
-    build("qwen2.5", tmp_path)
+    write_checkpoint("qwen2.5", tmp_path)
     assert "lm_head.weight" not in load_file(tmp_path / "model.safetensors")
-    assert load(tmp_path).vocab_size == ROWS
+    assert load(tmp_path).vocab_size == HEAD_ROWS
 
 
 def test_load_model_gives_the_logits_of_transformers_if_a_tied_head_is_stored(tmp_path: Path, load: Load) -> None:
     """The file holds a head of its own, and the config says that the head is the embedding."""
-    build("pythia", tmp_path, tie_word_embeddings=False)
-    edit_config(tmp_path, tie_word_embeddings=True)
+    write_checkpoint("pythia", tmp_path, tie_word_embeddings=False)
+    edit_json(tmp_path / "config.json", tie_word_embeddings=True)
     model = load(tmp_path)
     plain = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
     tokens = torch.arange(40)[None]
@@ -159,7 +148,7 @@ def shards(folder: Path) -> list[Path]:
 
 @pytest.mark.usefixtures("shards")
 def test_load_model_reads_weights_in_several_files(folder: Path, load: Load) -> None:
-    assert load(folder).vocab_size == ROWS
+    assert load(folder).vocab_size == HEAD_ROWS
 
 
 def test_load_model_names_a_missing_file_of_several(folder: Path, shards: list[Path], load: Load) -> None:
@@ -180,8 +169,8 @@ def pickled_params(folder: Path) -> int:
 @pytest.mark.usefixtures("pickled_params")
 def test_check_folder_refuses_pickles_unless_the_config_allows_them(folder: Path) -> None:
     with pytest.raises(BadInput, match=r"model\.pickles=true"):
-        check_folder(config_of(folder))
-    check_folder(config_of(folder, pickles=True))
+        check_folder(model_config(folder))
+    check_folder(model_config(folder, pickles=True))
 
 
 def test_load_model_refuses_pickles_unless_the_config_allows_them(
@@ -209,15 +198,15 @@ def test_load_model_does_not_run_code_in_a_pickle(folder: Path, load: Load, tmp_
 
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_check_folder_refuses_a_folder_without_config_weights_or_tokenizer(missing: str, folder: Path) -> None:
-    check_folder(config_of(folder))
+    check_folder(model_config(folder))
     (folder / missing).unlink()
     with pytest.raises(BadInput, match="has no"):
-        check_folder(config_of(folder))
+        check_folder(model_config(folder))
 
 
 def test_check_folder_does_not_need_a_tokenizer_if_the_config_names_another(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
-    check_folder(config_of(folder, tokenizer="ORG/NAME"))
+    check_folder(model_config(folder, tokenizer="ORG/NAME"))
 
 
 @pytest.mark.parametrize("kind", ["folder", "broken link"])
@@ -231,20 +220,20 @@ def test_check_folder_names_a_folder_or_broken_link_in_place_of_a_file(name: str
     else:
         path.symlink_to("/nowhere")
     with pytest.raises(BadInput, match=name):
-        check_folder(config_of(folder))
+        check_folder(model_config(folder))
 
 
 def test_check_folder_refuses_weights_with_another_file_name(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "mine.safetensors")
     with pytest.raises(BadInput, match=r"model\.safetensors"):
-        check_folder(config_of(folder))
+        check_folder(model_config(folder))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"null", b"[1]", b"\xff\xfe", b"[" * 100_000, b'{"x":' + b"9" * 5000])
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
 def test_load_tokenizer_names_a_damaged_file(name: str, content: bytes, folder: Path) -> None:
     (folder / name).write_bytes(content)
-    pinned = pin_model(config_of(folder))
+    pinned = pin_model(model_config(folder))
     with pytest.raises(BadInput, match=name) as caught:
         load_tokenizer(pinned)
     assert "\n" not in str(caught.value)
@@ -255,7 +244,7 @@ def test_load_model_has_no_notes_for_a_plain_model(folder: Path, load: Load) -> 
 
 
 def test_load_model_notes_that_it_ignores_an_adapter_and_code_in_the_folder(folder: Path, load: Load) -> None:
-    edit_config(folder, auto_map={"AutoModelForCausalLM": "code.Model"})
+    edit_json(folder / "config.json", auto_map={"AutoModelForCausalLM": "code.Model"})
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "elsewhere"}))
     adapter_note, code_note = load(folder).notes[:2]
     assert "adapter_config.json" in adapter_note
@@ -282,10 +271,10 @@ def test_load_model_never_runs_code_of_a_repository_nor_asks_for_permission(
     )
     names = {"AutoConfig": "code.Config", "AutoModelForCausalLM": "code.Model", "AutoTokenizer": ["code.Fast"] * 2}
     for name in ("config.json", "tokenizer_config.json"):
-        edit_config(folder, name, auto_map=names)
+        edit_json(folder / name, auto_map=names)
     unknown_type = tmp_path / "unknown type"
     shutil.copytree(folder, unknown_type)
-    edit_config(unknown_type, model_type="unheard_of")
+    edit_json(unknown_type / "config.json", model_type="unheard_of")
     prompts: list[str] = []
 
     def agree(prompt: str = "") -> str:
@@ -294,7 +283,7 @@ def test_load_model_never_runs_code_of_a_repository_nor_asks_for_permission(
 
     monkeypatch.setattr("builtins.input", agree)
     for model_folder in (folder, unknown_type):
-        pinned = pin_model(config_of(model_folder))
+        pinned = pin_model(model_config(model_folder))
         with suppress(BadInput):
             load_tokenizer(pinned)
         with suppress(BadInput):
@@ -317,19 +306,19 @@ TOKENIZER_FAULTS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("fault", TOKENIZER_FAULTS)
 def test_load_tokenizer_refuses_a_damaged_tokenizer_in_one_line(fault: str, tmp_path: Path) -> None:
-    build("llama3", tmp_path)
+    write_checkpoint("llama3", tmp_path)
     parts = json.loads((tmp_path / "tokenizer.json").read_text())
     TOKENIZER_FAULTS[fault](parts)
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
     with pytest.raises(BadInput) as caught:
-        load_tokenizer(pin_model(config_of(tmp_path)))
+        load_tokenizer(pin_model(model_config(tmp_path)))
     assert "\n" not in str(caught.value)
 
 
 @pytest.fixture
 def tokenizer_folder(tmp_path: Path) -> Path:
     """Write the folder `model` without a tokenizer. Returns the folder `tokenizer`, which holds the tokenizer."""
-    build("gpt-neo", tmp_path / "model")
+    write_checkpoint("gpt-neo", tmp_path / "model")
     tokenizer = tmp_path / "tokenizer"
     tokenizer.mkdir()
     for path in list((tmp_path / "model").iterdir()):
@@ -341,16 +330,16 @@ def tokenizer_folder(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("tokenizer_folder")
 def test_load_tokenizer_of_a_model_without_one_says_how_to_name_another(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"model\.tokenizer=ORG/NAME"):
-        load_tokenizer(pin_model(config_of(tmp_path / "model")))
+        load_tokenizer(pin_model(model_config(tmp_path / "model")))
 
 
 def test_load_tokenizer_reads_the_tokenizer_that_the_config_names(tokenizer_folder: Path, tmp_path: Path) -> None:
-    config = config_of(tmp_path / "model", tokenizer=str(tokenizer_folder))
+    config = model_config(tmp_path / "model", tokenizer=str(tokenizer_folder))
     assert len(load_tokenizer(pin_tokenizer(config, pin_model(config)))) == 400
 
 
 def test_check_compatible_accepts_at_most_the_length_that_the_model_was_made_for(folder: Path) -> None:
-    pinned = pin_model(config_of(folder))
+    pinned = pin_model(model_config(folder))
     config = load_config(pinned)
     check_compatible("toy", config, load_tokenizer(pinned), 1024)
     with pytest.raises(BadInput, match="at most 1024"):
@@ -358,18 +347,18 @@ def test_check_compatible_accepts_at_most_the_length_that_the_model_was_made_for
 
 
 def test_check_compatible_refuses_a_token_number_beyond_the_rows_of_the_head(folder: Path) -> None:
-    pinned = pin_model(config_of(folder))
+    pinned = pin_model(model_config(folder))
     parts = json.loads((folder / "tokenizer.json").read_text())
     vocabulary = parts["model"]["vocab"]
     last = max(vocabulary, key=vocabulary.__getitem__)
-    vocabulary[last] = ROWS + 7
+    vocabulary[last] = HEAD_ROWS + 7
     (folder / "tokenizer.json").write_text(json.dumps(parts))
-    with pytest.raises(BadInput, match=f"the id {ROWS + 7}"):
+    with pytest.raises(BadInput, match=f"the id {HEAD_ROWS + 7}"):
         check_compatible("toy", load_config(pinned), load_tokenizer(pinned), 48)
 
 
 def test_check_compatible_refuses_a_tokenizer_with_many_more_tokens_than_rows(folder: Path) -> None:
-    pinned = pin_model(config_of(folder))
+    pinned = pin_model(model_config(folder))
     config = load_config(pinned)
     config.vocab_size = 100
     with pytest.raises(BadInput, match="belongs to another model"):
@@ -377,7 +366,7 @@ def test_check_compatible_refuses_a_tokenizer_with_many_more_tokens_than_rows(fo
 
 
 def test_check_same_tokenizer_accepts_one_tokenizer_twice(tmp_path: Path) -> None:
-    build("llama3", tmp_path)
+    write_checkpoint("llama3", tmp_path)
     tokenizer = load_tokenizer(Pinned(str(tmp_path), None, "x"))
     check_same_tokenizer("toy", tokenizer, tokenizer)
 
@@ -385,41 +374,39 @@ def test_check_same_tokenizer_accepts_one_tokenizer_twice(tmp_path: Path) -> Non
 def test_check_same_tokenizer_refuses_another_vocabulary(tmp_path: Path) -> None:
     tokenizers = []
     for name in ("llama3", "gpt2"):
-        build(name, tmp_path / name)
+        write_checkpoint(name, tmp_path / name)
         tokenizers.append(load_tokenizer(Pinned(str(tmp_path / name), None, "x")))
     with pytest.raises(BadInput, match="vocabulary"):
         check_same_tokenizer("toy", *tokenizers)
 
 
 def test_check_same_tokenizer_refuses_another_normalizer(tmp_path: Path) -> None:
-    build("llama3", tmp_path)
+    write_checkpoint("llama3", tmp_path)
     tokenizer = load_tokenizer(Pinned(str(tmp_path), None, "x"))
-    parts = json.loads((tmp_path / "tokenizer.json").read_text())
-    parts["normalizer"] = {"type": "Lowercase"}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
+    edit_json(tmp_path / "tokenizer.json", normalizer={"type": "Lowercase"})
     with pytest.raises(BadInput, match="normalizer"):
         check_same_tokenizer("toy", tokenizer, load_tokenizer(Pinned(str(tmp_path), None, "x")))
 
 
 def test_candidates_are_all_rows_or_the_tokens_of_the_tokenizer(tmp_path: Path) -> None:
-    build("qwen2.5", tmp_path)
-    pinned = pin_model(config_of(tmp_path))
+    write_checkpoint("qwen2.5", tmp_path)
+    pinned = pin_model(model_config(tmp_path))
     config = load_config(pinned)
     tokenizer = load_tokenizer(pinned)
-    assert choose_candidates(config, tokenizer, Candidates.vocabulary) == (ROWS, ())
+    assert choose_candidates(config, tokenizer, Candidates.vocabulary) == (HEAD_ROWS, ())
     assert choose_candidates(config, tokenizer, Candidates.tokenizer) == (400, ())
 
 
 def test_candidates_lists_the_numbers_that_the_tokenizer_leaves_out(tmp_path: Path) -> None:
-    build("qwen2.5", tmp_path)
-    pinned = pin_model(config_of(tmp_path))
+    write_checkpoint("qwen2.5", tmp_path)
+    pinned = pin_model(model_config(tmp_path))
     tokenizer = load_tokenizer(pinned)
     tokenizer.get_vocab = lambda: {"a": 0, "b": 2}  # type: ignore[method-assign]
     assert choose_candidates(load_config(pinned), tokenizer, Candidates.tokenizer) == (3, (1,))
 
 
 def test_head_without_some_tokens_gives_them_the_logit_minus_infinity(tmp_path: Path, load: Load) -> None:
-    build("qwen2.5", tmp_path)
+    write_checkpoint("qwen2.5", tmp_path)
     model = load(tmp_path, num_candidates=400)
     assert model.vocab_size == 400
     tokens = torch.arange(20)[None]

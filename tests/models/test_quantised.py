@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +14,16 @@ import transformers
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.paths import embedded
-from rbptrack.config.schema import Dtype, ModelConfig
+from rbptrack.config.schema import Dtype
 from rbptrack.models import quantised
 from rbptrack.models.architecture import count_parameters
-from rbptrack.models.causal import CausalModel
 from rbptrack.models.checkpoint import check_gguf_tokens
 from rbptrack.models.tokenizer import load_tokenizer
 from rbptrack.scoring.scores import scores_by_definition
 from rbptrack.sources.pin import Pinned, pin_model
-from tests.tiny_models import ROWS, build, write_gguf
+from tests.models.conftest import Load
+from tests.tiny_models import HEAD_ROWS, edit_json, model_config, write_checkpoint, write_gguf
 
-Load = Callable[..., CausalModel]
 needs_torchao = pytest.mark.skipif(importlib.util.find_spec("torchao") is None, reason="torchao is not installed")
 needs_gguf = pytest.mark.skipif(importlib.util.find_spec("gguf") is None, reason="gguf is not installed")
 
@@ -82,7 +79,7 @@ def save_quantised(folder: Path, *, bits: int) -> None:
     torchao = importlib.import_module("torchao.quantization")
 
     quantised.silence_torchao()
-    build("llama3", folder, tie_word_embeddings=False)
+    write_checkpoint("llama3", folder, tie_word_embeddings=False)
     int4: Any = torch.int4  # type: ignore[attr-defined]
     by_group = torchao.IntxWeightOnlyConfig(weight_dtype=int4, granularity=torchao.PerGroup(16))
     by_bits = {8: torchao.Int8WeightOnlyConfig(), 4: by_group}
@@ -99,15 +96,15 @@ def test_head_of_a_model_with_a_quantised_head_gives_the_logits_of_the_model(
 ) -> None:
     """The checkpoint was quantised in bfloat16. It may be loaded in float32."""
     save_quantised(tmp_path, bits=bits)
-    model = load(tmp_path, num_candidates=ROWS - 5, dtype=dtype)
+    model = load(tmp_path, num_candidates=HEAD_ROWS - 5, dtype=dtype)
     assert model.head.product is not None
-    assert model.vocab_size == ROWS - 5
+    assert model.vocab_size == HEAD_ROWS - 5
     assert any("its head is quantised" in note for note in model.notes)
     tokens = torch.arange(3, 33)[None]
     targets = torch.arange(2, 32)
     with torch.inference_mode():
         states = model.backbone(tokens)[0]
-        expected = model.full_logits(tokens)[0, :, : ROWS - 5].float()
+        expected = model.full_logits(tokens)[0, :, : HEAD_ROWS - 5].float()
         logits = model.head.logits(states)
     torch.testing.assert_close(logits, expected)
     greater = scores_by_definition(logits, targets).greater
@@ -127,9 +124,8 @@ def test_load_model_names_the_missing_library_of_a_quantisation(
 ) -> None:
     if importlib.util.find_spec(library):
         pytest.skip(f"{library} is installed")
-    build("llama3", tmp_path)
-    values = json.loads((tmp_path / "config.json").read_text()) | {"quantization_config": settings}
-    (tmp_path / "config.json").write_text(json.dumps(values))
+    write_checkpoint("llama3", tmp_path)
+    edit_json(tmp_path / "config.json", quantization_config=settings)
     with pytest.raises(BadInput, match=library) as caught:
         load(tmp_path)
     assert "\n" not in str(caught.value)
@@ -179,7 +175,7 @@ def test_gguf_type_reads_the_header_or_the_type_of_most_weights(
 def pinned_gguf(tmp_path: Path) -> Pinned:
     """Write a GGUF file. The folder `plain` holds the model that it was made from."""
     write_gguf(tmp_path, "toy-Q8_0.gguf")
-    return pin_model(ModelConfig("toy", "1k", path=str(tmp_path), gguf="toy-Q8_0.gguf"))
+    return pin_model(model_config(tmp_path, gguf="toy-Q8_0.gguf"))
 
 
 @needs_gguf
@@ -198,7 +194,7 @@ def test_check_gguf_tokens_accepts_the_tokenizer_of_the_file_and_of_its_model(
 @needs_gguf
 def test_check_gguf_tokens_refuses_a_smaller_tokenizer_of_another_model(pinned_gguf: Pinned, tmp_path: Path) -> None:
     """All its numbers are rows of the head, so only the texts of the tokens show that it is wrong."""
-    build("llama2", tmp_path / "other")
+    write_checkpoint("llama2", tmp_path / "other")
     other = load_tokenizer(Pinned(str(tmp_path / "other"), None, "x"))
     with pytest.raises(BadInput, match="another model"):
         check_gguf_tokens("toy", pinned_gguf, other)

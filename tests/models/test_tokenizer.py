@@ -7,7 +7,6 @@ of the file by their own. The program must use the rules of the file, or refuse 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from rbptrack.api import measure
 from rbptrack.base.errors import BadInput
 from rbptrack.models.tokenizer import load_tokenizer, rules_hash
 from rbptrack.sources.pin import Pinned
+from tests.models.conftest import ModelOf
 from tests.tiny_models import byte_level, sentence_piece, write_gguf
 
 END = "<|endoftext|>"
@@ -351,7 +351,7 @@ def digits_folder(tmp_path: Path) -> Path:
 
 
 def test_measure_refuses_a_tokenizer_in_memory_with_other_rules_than_its_files(
-    digits_folder: Path, model_of: Callable[..., Any]
+    digits_folder: Path, model_of: ModelOf
 ) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(digits_folder)
     with pytest.raises(BadInput, match="pre_tokenizer"):
@@ -359,7 +359,7 @@ def test_measure_refuses_a_tokenizer_in_memory_with_other_rules_than_its_files(
 
 
 def test_measure_accepts_a_tokenizer_in_memory_with_the_rules_of_its_files(
-    digits_folder: Path, model_of: Callable[..., Any]
+    digits_folder: Path, model_of: ModelOf
 ) -> None:
     texts = [TEXTS[0], "only 31 words"]
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(digits_folder)
@@ -368,9 +368,7 @@ def test_measure_accepts_a_tokenizer_in_memory_with_the_rules_of_its_files(
     assert measurement.num_tokens == sum(len(expected.encode(text).ids) - 1 for text in texts)
 
 
-def test_measure_accepts_a_tokenizer_in_memory_that_names_no_files(
-    digits_folder: Path, model_of: Callable[..., Any]
-) -> None:
+def test_measure_accepts_a_tokenizer_in_memory_that_names_no_files(digits_folder: Path, model_of: ModelOf) -> None:
     """A user who clears `name_or_path` wants the rules in memory. The identity of a measurement contains its rules."""
     texts = [TEXTS[0], "only 31 words"]
     model = model_of("llama")
@@ -383,7 +381,7 @@ def test_measure_accepts_a_tokenizer_in_memory_that_names_no_files(
 
 
 def test_measure_refuses_a_tokenizer_in_memory_without_the_first_token_of_its_files(
-    tmp_path: Path, model_of: Callable[..., Any]
+    tmp_path: Path, model_of: ModelOf
 ) -> None:
     model = model_of("llama")
     folder = write(tmp_path, {"pre_tokenizer": GPT2}, {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True})
@@ -398,9 +396,7 @@ def test_measure_refuses_a_tokenizer_in_memory_without_the_first_token_of_its_fi
     "kind",
     ["AutoTokenizer", "a class", "a tokenizer of tokenizers", "None", "a function", "empty vocabulary", "dropout"],
 )
-def test_measure_refuses_what_is_not_a_usable_tokenizer(
-    kind: str, tmp_path: Path, model_of: Callable[..., Any]
-) -> None:
+def test_measure_refuses_what_is_not_a_usable_tokenizer(kind: str, tmp_path: Path, model_of: ModelOf) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
     fast = load(write(tmp_path / "fast", {}, {}))
     with_dropout = transformers.PreTrainedTokenizerFast(tokenizer_object=byte_level([END]))

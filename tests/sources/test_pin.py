@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 
 from rbptrack.base.errors import BadInput
-from rbptrack.config.schema import DatasetConfig, ModelConfig
+from rbptrack.config.schema import DatasetConfig
 from rbptrack.sources.pin import pin_dataset, pin_model, pin_tokenizer
-
-
-def model_config(folder: Path, **changes: str) -> ModelConfig:
-    return ModelConfig(family="toy", size="1k", path=str(folder), **changes)  # type: ignore[arg-type]
+from tests.tiny_models import model_config
 
 
 def write_model_folder(folder: Path) -> Path:

@@ -16,12 +16,7 @@ from rbptrack.sources.pin import Pinned
 from rbptrack.sweep import Resolver, resolve
 from rbptrack.sweep.cells import Cell, check_unchanged, read_job, write_job
 from tests.sweep.conftest import Configs
-
-
-def change_json(path: Path, **changes: object) -> None:
-    """Replace or add some values of a JSON object in a file."""
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps(content | changes))
+from tests.tiny_models import edit_json
 
 
 @pytest.mark.parametrize(
@@ -85,7 +80,7 @@ def test_fingerprint_does_not_depend_on_the_folder_of_the_model(configs: Configs
 def test_fingerprint_changes_with_the_files_of_the_model(configs: Configs, tmp_path: Path) -> None:
     (plain,) = configs()
     shutil.copytree(embedded("models/6k"), tmp_path / "copy")
-    change_json(tmp_path / "copy" / "config.json", note="changed")
+    edit_json(tmp_path / "copy" / "config.json", note="changed")
     (changed,) = configs("model.path=copy")
     assert resolve(changed).fingerprint != resolve(plain).fingerprint
 
@@ -102,7 +97,7 @@ def test_tokenizer_rules_do_not_depend_on_the_folder_or_on_other_files_in_it(con
 
 def test_tokenizer_rules_change_with_the_normalizer(configs: Configs, tmp_path: Path) -> None:
     shutil.copytree(embedded("tokenizer"), tmp_path / "other")
-    change_json(tmp_path / "other" / "tokenizer.json", normalizer={"type": "NFC"})
+    edit_json(tmp_path / "other" / "tokenizer.json", normalizer={"type": "NFC"})
     assert tokenizer_rules(configs, "model.tokenizer=other") != tokenizer_rules(configs)
 
 
@@ -114,7 +109,7 @@ def local_models(tmp_path: Path) -> str:
     """
     for name, limit in (("short", 64), ("long", 512)):
         shutil.copytree(embedded("models/6k"), tmp_path / name)
-        change_json(tmp_path / name / "config.json", max_position_embeddings=limit)
+        edit_json(tmp_path / name / "config.json", max_position_embeddings=limit)
     return f"model.tokenizer={embedded('tokenizer')}"
 
 
@@ -218,7 +213,7 @@ def test_check_unchanged_refuses_a_model_whose_files_have_changed(configs: Confi
     shutil.copytree(embedded("models/6k"), tmp_path / "mine")
     cell = resolve(*configs("model=./mine", f"model.tokenizer={embedded('tokenizer')}"))
     check_unchanged(cell)
-    change_json(tmp_path / "mine" / "config.json", rotary_pct=0.5)
+    edit_json(tmp_path / "mine" / "config.json", rotary_pct=0.5)
     with pytest.raises(BadInput, match=r"mine.* changed"):
         check_unchanged(cell)
 

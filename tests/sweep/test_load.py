@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -13,13 +12,12 @@ from rbptrack.config.paths import embedded
 from rbptrack.sweep import resolve
 from rbptrack.sweep.load import Loader
 from tests.sweep.conftest import Configs
+from tests.tiny_models import edit_json
 
 
 def test_check_refuses_a_tokenizer_with_more_entries_than_the_model(configs: Configs, tmp_path: Path) -> None:
     folder = shutil.copytree(embedded("models/6k"), tmp_path / "broken")
-    config = json.loads((folder / "config.json").read_text())
-    config["vocab_size"] = 4000  # the tokenizer has 4,096 entries
-    (folder / "config.json").write_text(json.dumps(config))
+    edit_json(folder / "config.json", vocab_size=4000)  # the tokenizer has 4,096 entries
     with pytest.raises(BadInput, match="4000"):
         Loader().check(resolve(*configs("model.path=broken")))
 
@@ -31,9 +29,7 @@ def test_check_refuses_sequences_longer_than_the_model_can_read(configs: Configs
 
 def test_check_refuses_a_reference_with_another_tokenizer(configs: Configs, tmp_path: Path) -> None:
     folder = shutil.copytree(embedded("tokenizer"), tmp_path / "other")
-    tokenizer = json.loads((folder / "tokenizer.json").read_text())
-    tokenizer["normalizer"] = {"type": "Lowercase"}
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    edit_json(folder / "tokenizer.json", normalizer={"type": "Lowercase"})
     with pytest.raises(BadInput, match="normalizer"):
         Loader().check(resolve(*configs("reference=nano/15k", "reference.tokenizer=other")))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from tests.hub_mirror import Mirror, fill
+from tests.conftest import ROOT
+from tests.hub_mirror import Mirror, write_repositories
+from tests.system.servers import free_port
 from tests.system.small_stores import PATIENCE
-from tests.tiny_models import build
+from tests.tiny_models import edit_json, write_checkpoint
 
-ROOT = Path(__file__).parent.parent.parent
 TOKEN = "hf_ThisIsNotForAnybodysEyes"
 Results = dict[str, tuple[str, list[str]]]  # by case: the result or the error as a text, and the requests to the mirror
 
@@ -27,7 +27,7 @@ Results = dict[str, tuple[str, list[str]]]  # by case: the result or the error a
 def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
     """A running mirror with models and datasets."""
     root = tmp_path_factory.mktemp("mirror")
-    fill(root)
+    write_repositories(root)
     build_model_that_splits_digits(root / "models/org/digits")
     server = Mirror(root)
     yield server
@@ -37,13 +37,11 @@ def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
 
 def build_model_that_splits_digits(folder: Path) -> None:
     """Save a model with a tokenizer.json that splits numbers into digits. The class of its tokenizer does not."""
-    build("gpt2", folder)
-    tokenizer = json.loads((folder / "tokenizer.json").read_text())
-    digits = {"type": "Digits", "individual_digits": True}
-    tokenizer["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [digits, tokenizer["pre_tokenizer"]]}
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    config = json.loads((folder / "tokenizer_config.json").read_text())
-    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"add_bos_token": True}))
+    write_checkpoint("gpt2", folder)
+    pre_tokenizer = json.loads((folder / "tokenizer.json").read_text())["pre_tokenizer"]
+    steps = [{"type": "Digits", "individual_digits": True}, pre_tokenizer]
+    edit_json(folder / "tokenizer.json", pre_tokenizer={"type": "Sequence", "pretokenizers": steps})
+    edit_json(folder / "tokenizer_config.json", add_bos_token=True)
 
 
 @pytest.fixture(autouse=True)
@@ -59,10 +57,10 @@ def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("caches")
 
 
-def environment(address: str, caches: Path) -> dict[str, str]:
+def hub_environment(address: str, caches: Path) -> dict[str, str]:
     """Return environment variables with the address of the Hub, a token, and caches in a folder."""
-    others = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    return others | {
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    return variables | {
         "HF_ENDPOINT": address,
         "HF_HOME": str(caches / "hf"),
         "RBPTRACK_CACHE": str(caches / "rbptrack"),
@@ -92,7 +90,7 @@ def sweep(mirror: Mirror, caches: Path, tmp_path_factory: pytest.TempPathFactory
     """A sweep of three sizes of one family on two datasets: the working folder, and what the command printed."""
     folder = tmp_path_factory.mktemp("sweep")
     words = ("-m", "model=pythia/??m", "dataset=wiki,humaneval", "analyzers=power_law")
-    process = run_rbptrack("measure", *words, cwd=folder, env=environment(mirror.address, caches))
+    process = run_rbptrack("measure", *words, cwd=folder, env=hub_environment(mirror.address, caches))
     assert process.returncode == 0, process.stdout + process.stderr
     return folder, process.stdout + process.stderr
 
@@ -101,7 +99,7 @@ def test_measure_of_hub_models_and_datasets_has_all_cells(
     sweep: tuple[Path, str], mirror: Mirror, caches: Path
 ) -> None:
     folder, _ = sweep
-    rows = list_measurements(folder, environment(mirror.address, caches))
+    rows = list_measurements(folder, hub_environment(mirror.address, caches))
     assert {row["size"] for row in rows} == {"14m", "31m", "70m"}
     assert {row["dataset"]: row["documents"] for row in rows} == {"wiki": 60, "humaneval": 20}
 
@@ -124,7 +122,7 @@ def test_measure_with_cached_files_asks_silent_hub_at_most_twice(
     folder_of_sweep, _ = sweep
     mirror.silent.set()
     mirror.requests.clear()
-    env = environment(mirror.address, caches)
+    env = hub_environment(mirror.address, caches)
     process = run_rbptrack("measure", "model=pythia/14m", "dataset=wiki", "analyzers=[]", cwd=tmp_path, env=env)
     assert process.returncode == 0, process.stdout + process.stderr
     assert len(mirror.requests) <= 2
@@ -135,12 +133,6 @@ def test_measure_with_cached_files_asks_silent_hub_at_most_twice(
     assert row["ce"] == ce_of_sweep[row["model"]]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
 @pytest.mark.parametrize("hub", ["refuses connections", "is silent"])
 def test_measure_of_model_on_unreachable_hub_names_download_command_and_options(
     hub: str, mirror: Mirror, caches: Path, tmp_path: Path
@@ -148,7 +140,9 @@ def test_measure_of_model_on_unreachable_hub_names_download_command_and_options(
     mirror.silent.set()
     mirror.requests.clear()
     address = mirror.address if hub == "is silent" else f"http://127.0.0.1:{free_port()}"
-    process = run_rbptrack("measure", "model=opt/125m", "dataset=wiki", cwd=tmp_path, env=environment(address, caches))
+    process = run_rbptrack(
+        "measure", "model=opt/125m", "dataset=wiki", cwd=tmp_path, env=hub_environment(address, caches)
+    )
     assert process.returncode != 0
     assert len(mirror.requests) <= 2
     assert "hf download facebook/opt-125m" in process.stderr
@@ -252,7 +246,7 @@ CASES: dict[str, tuple[dict[str, list[tuple[str, int]]], str, str]] = {
 def results(mirror: Mirror, tmp_path_factory: pytest.TempPathFactory) -> Results:
     """The results of all `CASES`, which run in one process."""
     cases = json.dumps([[name, faults, expression] for name, (faults, expression, _) in CASES.items()])
-    env = environment(mirror.address, tmp_path_factory.mktemp("faults"))
+    env = hub_environment(mirror.address, tmp_path_factory.mktemp("faults"))
     process = run_python("-c", SCRIPT, mirror.address, cases, cwd=ROOT, env=env)
     rows = [
         json.loads(line.removeprefix("RESULT ")) for line in process.stdout.splitlines() if line.startswith("RESULT")
@@ -279,7 +273,9 @@ def test_interrupted_download_continues_where_it_stopped(results: Results) -> No
 
 def test_dataset_of_snapshot_download_is_read_without_network(mirror: Mirror, tmp_path: Path) -> None:
     """The error about an unreachable hub names this remedy."""
-    download = "from huggingface_hub import snapshot_download as f\nf('wikimedia/wikipedia', repo_type='dataset')\n"
+    download = (
+        "from huggingface_hub import snapshot_download\nsnapshot_download('wikimedia/wikipedia', repo_type='dataset')\n"
+    )
     read = (
         "from rbptrack.config.compose import compose\n"
         "from rbptrack.corpus.documents import load_documents\n"
@@ -287,8 +283,8 @@ def test_dataset_of_snapshot_download_is_read_without_network(mirror: Mirror, tm
         "(config,) = compose(['model=nano/6k', 'dataset=wiki', 'dataset.documents=7'])\n"
         "print(sorted(int(d.id) for d in load_documents(config.dataset, pin_dataset(config.dataset))))\n"
     )
-    with_network = environment(mirror.address, tmp_path) | {"RBPTRACK_CACHE": str(tmp_path / "first cache")}
-    without_network = environment(f"http://127.0.0.1:{free_port()}", tmp_path)
+    with_network = hub_environment(mirror.address, tmp_path) | {"RBPTRACK_CACHE": str(tmp_path / "first cache")}
+    without_network = hub_environment(f"http://127.0.0.1:{free_port()}", tmp_path)
     without_network |= {"RBPTRACK_CACHE": str(tmp_path / "second cache")}
     first = run_python("-c", download + read, cwd=ROOT, env=with_network)
     second = run_python("-c", read, cwd=ROOT, env=without_network)

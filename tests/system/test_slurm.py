@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from rbptrack.tracking import Store
+from tests.system.servers import free_port
 
 PATIENCE = 300.0  # seconds after which a command or an event counts as hanging
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -111,12 +112,6 @@ def write_configuration(folder: Path) -> None:
         (folder / f"gpu-{node}").touch()
     gres = [f"NodeName={node} Name=gpu File={folder}/gpu-{node}\n" for node in ("n1", "n2")]
     (folder / "gres.conf").write_text("".join(gres))
-
-
-def free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
 
 
 def output_of(environment: dict[str, str], *command: str) -> str:

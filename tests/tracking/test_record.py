@@ -1,4 +1,4 @@
-"""Tests of `write_record` and `Record`: the files and ce_and_rbp_metrics of a finished measurement."""
+"""Tests of `write_record` and `Record`: the files, tags, params and metrics of a finished measurement."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_record_standard_errors_are_over_groups_if_they_are_known(write_cell: Wr
     assert by_group.metrics["ce_se"] != by_document.metrics["ce_se"]
 
 
-def test_numbers_standard_error_over_equally_long_documents_is_that_of_a_mean(write_cell: WriteCell) -> None:
+def test_ce_and_rbp_metrics_standard_error_over_equally_long_documents_is_that_of_a_mean(write_cell: WriteCell) -> None:
     table = RankTable.read(write_cell() / "ranks.parquet")
     mean_nats = -table.column("logprob").astype(float).reshape(30, 20).mean(axis=1)  # (documents,)
     metrics = ce_and_rbp_metrics(table.histogram(), table.document_counts([1]))

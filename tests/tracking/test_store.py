@@ -82,7 +82,9 @@ def test_find_all_returns_the_runs_of_the_fingerprints_that_exist(store: Store, 
     assert store.find_all([*fingerprints, *absent]) == dict(zip(fingerprints, run_ids, strict=True))
 
 
-def test_fail_logs_a_failed_run_with_the_reason_without_its_password(store: Store, write_cell: WriteCell) -> None:
+def test_log_failure_logs_a_failed_run_with_the_reason_without_its_password(
+    store: Store, write_cell: WriteCell
+) -> None:
     record = Record.read(write_cell())
     run_id = store.log_failure(record, "out of memory at 1 token, see http://ann:pass@host")
     run = MlflowClient(store.uri).get_run(run_id)
