@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rbptrack.base.errors import BadInput
 from rbptrack.figures import charts
-from rbptrack.figures.explorer import _ends_of_exponent_axis, explorer
+from rbptrack.figures.explorer import explorer
 from rbptrack.ranks import RankHistogram
 
 KS = [1, 3, 10, 30, 100]
@@ -120,10 +120,18 @@ def test_explorer_axes_hold_all_points_laws_and_intervals() -> None:
         assert axis["largest_residual"] > max(abs(row[end] / law - 1) for end in ("y", "low", "high"))
 
 
+def exponent_axis(laws: pd.DataFrame) -> tuple[float, float]:
+    """Return the ends of the axis of exponents in an explorer with the points of `law_tables` and these laws."""
+    points, _ = law_tables()
+    exponents = explorer(points, laws).to_dict()["hconcat"][1]["spec"]
+    low, high = exponents["layer"][1]["encoding"]["y"]["scale"]["domain"]
+    return low, high
+
+
 def test_explorer_axis_of_exponents_holds_0_and_intervals() -> None:
     _, laws = law_tables()
     laws.loc[laws["k"] == 100, "high"] = 0.6
-    low, high = _ends_of_exponent_axis(laws)
+    low, high = exponent_axis(laws)
     assert low <= 0
     assert high > 0.6
 
@@ -163,7 +171,8 @@ def test_explorer_escapes_quotes_and_tags_in_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("alphas", [[0.1, 0.4], [-0.1, -0.1], [-0.2, -0.06], [-0.1, 0.3], [0.0], []])
 def test_explorer_axis_of_exponents_holds_0_and_all_exponents(alphas: list[float]) -> None:
-    low, high = _ends_of_exponent_axis(pd.DataFrame({"alpha": alphas, "low": np.nan, "high": np.nan}, dtype=float))
+    _, laws = law_tables()
+    low, high = exponent_axis(laws[: len(alphas)].assign(alpha=alphas, low=np.nan, high=np.nan))
     assert low < high
     assert all(low <= alpha <= high for alpha in [0.0, *alphas])
 

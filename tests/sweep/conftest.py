@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,18 @@ SMALL = ("model=nano/6k", "dataset=pydocs", "dataset.documents=3", "engine.threa
 """The words of a command line that measures the smallest embedded model on three documents with one thread."""
 
 
+def raising(error: BaseException) -> Callable[..., Any]:
+    """Return a function that takes any arguments and raises an error."""
+
+    def function(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return function
+
+
 @pytest.fixture
 def configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configs:
-    """Compose the configurations of cells from words of a command line, in an empty current folder.
+    """A function that composes configurations of cells from words of a command line, in an empty current folder.
 
     The words of `SMALL` are added, except those whose key is in the given words.
     """

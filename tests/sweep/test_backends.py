@@ -11,15 +11,7 @@ import pytest
 
 from rbptrack import sweep
 from rbptrack.base.errors import BadInput
-from rbptrack.sweep.backends import (
-    Slurm,
-    _all_gpus,
-    _refuse_running_array,
-    group_into_jobs,
-    run_job,
-    run_on_gpus,
-    submit_and_wait,
-)
+from rbptrack.sweep.backends import Gpus, Slurm, group_into_jobs, run_job, run_on_gpus, submit_and_wait
 from rbptrack.sweep.cells import Cell, read_job, write_job
 from rbptrack.tracking import Outbox, Store
 from tests.sweep.conftest import Configs
@@ -55,9 +47,9 @@ def test_group_into_jobs_makes_a_job_per_small_model_and_per_dataset_of_a_large_
 def test_group_into_jobs_puts_all_small_models_into_one_job_if_one_runs_at_a_time(
     cells_and_parameters: list[tuple[Cell, int]],
 ) -> None:
-    large_1, large_2, small = sizes_and_datasets(group_into_jobs(cells_and_parameters, num_parallel=1))
-    assert [large_1, large_2] == [["38k pydocs"], ["38k stdlib"]]
-    assert sorted(small) == ["15k pydocs", "15k stdlib", "6k pydocs", "6k stdlib"]
+    *jobs_of_large_model, small_job = sizes_and_datasets(group_into_jobs(cells_and_parameters, num_parallel=1))
+    assert jobs_of_large_model == [["38k pydocs"], ["38k stdlib"]]
+    assert sorted(small_job) == ["15k pydocs", "15k stdlib", "6k pydocs", "6k stdlib"]
 
 
 def test_group_into_jobs_shares_small_models_among_as_many_jobs_as_run_at_a_time(configs: Configs) -> None:
@@ -105,8 +97,13 @@ def write_command(path: Path, line: str) -> None:
 
 
 @pytest.fixture
-def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that holds the output of squeue. An array of the cells `a` and `b` is submitted from `launch/first`.
+def three_cells(configs: Configs) -> list[Cell]:
+    return [sweep.resolve(config) for config in configs("model=nano/6k,nano/15k,nano/38k")]
+
+
+@pytest.fixture
+def queue(three_cells: list[Cell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that holds the output of squeue. An array of the first two cells is submitted from `launch/first`.
 
     The commands sbatch and squeue are shell scripts. The array has the number 17.
     """
@@ -115,27 +112,39 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_command(tmp_path / "squeue", f"cat {queue}")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     (tmp_path / "launch" / "first").mkdir(parents=True)
-    submit_and_wait(tmp_path / "launch" / "first" / "job.sh", ["a", "b"], lambda: None)
+    fingerprints = [cell.fingerprint for cell in three_cells[:2]]
+    submit_and_wait(tmp_path / "launch" / "first" / "job.sh", fingerprints, lambda: None)
     return queue
 
 
-@pytest.mark.parametrize(("folder", "cells"), [("first", ["c"]), ("second", ["b", "c"])])
-def test_slurm_refuses_a_folder_or_cells_of_an_array_that_still_runs(
-    folder: str, cells: list[str], queue: Path, tmp_path: Path
+def write_slurm_script(store: Store, folder: Path, cells: list[Cell]) -> None:
+    """Let the backend write its script without submitting it."""
+    Slurm(store, folder, show=True).run(dict(enumerate(cells)), lambda *_: None)
+
+
+@pytest.mark.parametrize(("folder", "number"), [("first", 2), ("second", 1)])
+def test_slurm_refuses_a_folder_or_a_cell_of_an_array_that_still_runs(
+    folder: str, number: int, store: Store, three_cells: list[Cell], queue: Path, tmp_path: Path
 ) -> None:
     queue.write_text("17_[0-1] gpu rbptrack PENDING")
     with pytest.raises(BadInput, match="scancel 17"):
-        _refuse_running_array(tmp_path / "launch" / folder, cells)
+        write_slurm_script(store, tmp_path / "launch" / folder, three_cells[number:])
 
 
-def test_slurm_accepts_other_cells_in_another_folder_while_an_array_runs(queue: Path, tmp_path: Path) -> None:
+def test_slurm_accepts_other_cells_in_another_folder_while_an_array_runs(
+    store: Store, three_cells: list[Cell], queue: Path, tmp_path: Path
+) -> None:
     queue.write_text("17_[0-1] gpu rbptrack PENDING")
-    _refuse_running_array(tmp_path / "launch" / "second", ["c"])
+    write_slurm_script(store, tmp_path / "launch" / "second", three_cells[2:])
+    assert (tmp_path / "launch" / "second" / "job.sh").exists()
 
 
-def test_slurm_accepts_the_same_cells_after_the_array_has_ended(queue: Path, tmp_path: Path) -> None:
+def test_slurm_accepts_the_same_cells_after_the_array_has_ended(
+    store: Store, three_cells: list[Cell], queue: Path, tmp_path: Path
+) -> None:
     queue.write_text("")
-    _refuse_running_array(tmp_path / "launch" / "first", ["a", "b"])
+    write_slurm_script(store, tmp_path / "launch" / "first", three_cells[:2])
+    assert (tmp_path / "launch" / "first" / "job.sh").exists()
 
 
 def python_command(code: str) -> list[str]:
@@ -172,17 +181,20 @@ while not all(os.path.exists({str(tmp_path)!r} + f"/{{number}}.begun") for numbe
         ("GPU-89f,MIG-GPU-89f/1/0", ["GPU-89f", "MIG-GPU-89f/1/0"]),
     ],
 )
-def test_all_gpus_are_those_that_cuda_would_use(
-    visible: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+def test_gpus_are_those_that_cuda_would_use(
+    visible: str, expected: list[str], store: Store, configs: Configs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    used: list[str] = []
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert _all_gpus() == expected
+    monkeypatch.setattr("rbptrack.sweep.backends.run_on_gpus", lambda commands, gpus, *_: used.extend(gpus))
+    Gpus(store, tmp_path / "jobs").run({0: sweep.resolve(*configs())}, lambda *_: None)
+    assert used == expected
 
 
-def test_all_gpus_refuses_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_refuses_a_machine_without_a_gpu(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "NoDevFiles")
     with pytest.raises(BadInput):
-        _all_gpus()
+        Gpus(store, tmp_path / "jobs").run({}, lambda *_: None)
 
 
 def test_run_on_gpus_ends_its_jobs_at_an_interrupt(tmp_path: Path) -> None:

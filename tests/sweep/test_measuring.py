@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import pytest
 
 from rbptrack import engine, sweep
 from rbptrack.sweep.measuring import Failed, Measured, deliver_finished, measure_cell
 from rbptrack.tracking import Store
-from tests.sweep.conftest import Configs
+from tests.sweep.conftest import Configs, raising
 
 
 def test_measure_cell_in_two_threads_measures_once(store: Store, configs: Configs) -> None:
@@ -43,11 +42,8 @@ def test_deliver_finished_delivers_the_folder_of_a_job_and_removes_it(store: Sto
 def test_deliver_finished_logs_the_reason_why_a_job_failed(
     store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing_measure(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("no luck")
-
     cell = sweep.resolve(*configs())
-    monkeypatch.setattr(engine, "measure", failing_measure)
+    monkeypatch.setattr(engine, "measure", raising(RuntimeError("no luck")))
     assert isinstance(measure_cell(cell, store, deliver=False), Failed)
     assert not list(store.measurements.search("attributes.status = 'FAILED'"))
     outcome = deliver_finished(cell, store)

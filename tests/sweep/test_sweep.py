@@ -5,7 +5,6 @@ The exit code is 0 if all cells are measured, 1 if a cell failed, and 2 if nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,7 @@ from rbptrack.sweep.backends import read_job
 from rbptrack.sweep.measuring import failure_file, measure_cell
 from rbptrack.tracking import Outbox, Store
 from tests.reporting.reading_pages import page_data
-from tests.sweep.conftest import SMALL, Configs
-
-
-def raising(error: BaseException) -> Callable[..., Any]:
-    """Return a function that takes any arguments and raises an error."""
-
-    def function(*_: Any, **__: Any) -> Any:
-        raise error
-
-    return function
+from tests.sweep.conftest import SMALL, Configs, raising
 
 
 def report_path(output: str) -> Path:
