@@ -188,7 +188,7 @@ def test_pages_of_the_reference_are_current() -> None:
 def test_pages_with_simulated_rates_are_current() -> None:
     """If this test fails, run `python -m studies.validity --table`."""
     for name, text in validity_page.file_texts(pd.read_csv(ROOT / "studies/validity.csv")).items():
-        assert (ROOT / name).read_text() == text, name
+        assert (ROOT / name).read_text() == text, f"python -m studies.validity --table makes {name} anew"
 
 
 def test_lines_agree_if_speeds_and_last_digits_differ() -> None:
