@@ -60,8 +60,8 @@ class PartSums(DocumentSums):
     """The number of tokens and the sum of every part of cross-entropy by document.
 
     A part in nats per token is its sum divided by the number of tokens. H(P), KL and -ln Z_Q are not sums over tokens.
-    Their columns hold a first-order expansion around all documents together: the columns add up to the exact value of
-    all documents, and to an approximate value if one document is left out.
+    Their columns hold a linear approximation. Summed over all documents it is exact. Without one document it is
+    approximate.
 
     Attributes:
         sums: tokens and the sums of the parts in the order of `PARTS`, (documents, 1 + parts). The columns of rank and
@@ -156,8 +156,10 @@ GLOSSARY: Glossary = {
     "delta": Term(
         "exponent of the part minus exponent of cross-entropy, which is the exponent of their ratio", "Δα vs. CE"
     ),
-    "share": Term("share of the fall of CE that the part explains: its slope divided by CE's", form=".1%"),
-    "per_decade": Term("change of the part in nats if S grows tenfold, by a straight line in ln S"),
+    "share": Term(
+        "share of the fall of CE that the part explains: the slope of a regression of the part on CE", form=".1%"
+    ),
+    "per_decade": Term("change of the part in nats if S grows tenfold, by a straight line in log10 S"),
     "miller_madow": Term(
         "H(P) + (ranks that occur - 1)/(2 tokens), which corrects a part of the bias of H(P)", "H(P), Miller-Madow"
     ),
@@ -175,7 +177,7 @@ class CeParts(Analyzer):
 
     cost: ClassVar[int] = 3
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """the largest difference of a part's exponent from CE's that counts as equal, as a share of CE's exponent"""
+    """the exponents of a part and of CE count as equal if they differ by less than this share of CE's exponent"""
 
     def analyze(self, runs: Runs) -> Report:
         """Split the cross-entropy of every measurement. Laws need 2 sizes; their intervals need 3."""
@@ -188,7 +190,9 @@ class CeParts(Analyzer):
                 return part_sums(pieces, runs.histogram(run_id))
             except WithoutRanks:
                 raise
-            except RbptrackError as error:  # an identity fails if the rank table and the histogram are of two runs
+            except (
+                RbptrackError
+            ) as error:  # an identity fails if the rank table and the histogram come from different runs
                 raise Unreadable(str(error)) from error
 
         reading = read_families(runs, load)
@@ -200,7 +204,8 @@ class CeParts(Analyzer):
                 rows.append({**family.keys, "size": family.labels[i], "S": family.s[i], **parts})
                 if np.isnan(parts["rank"]):
                     report.notes.append(
-                        f"{family}, {family.labels[i]}: no E[ln R] and E[-ln(pR)], because some p(target) is above 1/R."
+                        f"{family}, {family.labels[i]}: E[ln R] and E[-ln(pR)] are unknown, because some p(target) is above "
+                        "1/R."
                     )
             if len(sizes) > 1:
                 if len(sizes) == 2 or min(len(size.sums) for size in sizes) < MIN_UNITS:
@@ -243,7 +248,7 @@ class CeParts(Analyzer):
 
 def _add_lines(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
     """Add the change of each part in nats if S grows tenfold, by a straight line in log10 S."""
-    # The law of exp(-part) over exp(log10 S) is a straight line of the part in log10 S. Its exponent is the slope.
+    # `laws` fits ln y against ln x. With y = exp(-part) and x = exp(log10 S), its exponent is the slope of the part.
     lines = laws(np.exp(np.log10(family.s)), sums, lambda x: np.exp(-mean_parts(x)))
     for part, line in zip(PARTS, lines, strict=True):
         if line:
@@ -254,7 +259,8 @@ def _add_lines(report: Report, family: Family, sums: Sequence[FloatArray]) -> No
 def _add_shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
     """Add each part's share of the fall of CE with size.
 
-    A share is the slope of the part over CE at the sizes. The shares of each identity add up to 1.
+    A share is the slope of a regression of the part on CE, with one point for each size. The shares of each identity
+    add up to 1.
     """
     [law] = laws(family.s, sums, lambda x: mean_parts(x)[..., :1])
     if not law or not law.alpha.value > 0 or law.alpha.value < MIN_STANDARD_ERRORS * np.sqrt(law.alpha.sampling):
@@ -266,7 +272,7 @@ def _add_shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> N
     values = np.stack([mean_parts(size_sums.sum(axis=0)) for size_sums in sums])  # (m, parts)
     ce = values[:, 0]
     slopes = (ce - ce.mean()) @ values / ((ce - ce.mean()) ** 2).sum()
-    # A part minus its slope times CE has the slope 0 over CE. The error of this slope is the error of the share.
+    # What remains of a part without slope * CE has the slope 0 against CE. This slope has the error of the share.
     lines = laws(np.exp(ce), sums, lambda x: np.exp(slopes * mean_parts(x)[..., :1] - mean_parts(x)))
     for part, slope, line in zip(PARTS, slopes.tolist(), lines, strict=True):
         if line and part != "ce":

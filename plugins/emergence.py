@@ -145,8 +145,8 @@ def _begins_stretch(piece: RankTable) -> npt.NDArray[np.bool_]:
 def count_whole_answers(piece: RankTable, ks: Sequence[int], last_field: int, cut_at: float) -> FloatArray:
     """Count the tokens and the hits at each k of each document's answer, (documents, 1 + ks).
 
-    An answer is the last of at least two fields. It is whole if its tokens directly follow other scored tokens, none of
-    them is missing, and documents were not cut inside it. A document without a whole answer has zeros.
+    An answer is the last of at least two fields. It is whole if the token before it and all of its tokens were
+    scored, and the document was not cut inside it. A document without a whole answer has zeros.
 
     Args:
         piece: a rank table of whole documents.
@@ -248,7 +248,7 @@ GLOSSARY: Glossary = {
         ".3g",
     ),
     "runs": Term("number of runs of at least N hits", "runs of hits"),
-    "documents": Term("number of documents, or groups, with such a run"),
+    "documents": Term("number of documents, or groups, with at least one run of N or more hits"),
     "answers": Term("number of documents with a whole answer"),
     "succeeded": Term("share of answers in which all tokens have R <= k", form=".1%"),
     "rbp_of_answers": Term("RBP_k of the answers' tokens", "RBP_k of answers"),
@@ -265,7 +265,7 @@ HOW_TO_READ = (
 
 
 class Emergence(Analyzer):
-    """How often N tokens in a row succeed, compared with independent tokens, their law in size, and whole answers."""
+    """The success of N tokens in a row and of whole answers, compared with independent tokens, and its law in size."""
 
     cost: ClassVar[int] = 3
     ks: tuple[PositiveInt, ...] = HEADLINE_KS
@@ -278,7 +278,7 @@ class Emergence(Analyzer):
     """leave out an N if fewer runs than this have at least N hits"""
 
     min_documents: PositiveInt = 5
-    """leave out an N if fewer documents than this have such a run"""
+    """leave out an N if fewer documents than this have a run of at least N hits"""
 
     def analyze(self, runs: Runs) -> Report:
         """Count windows and answers of every measurement. Laws need 2 sizes; their intervals need 3."""
@@ -406,7 +406,8 @@ class Emergence(Analyzer):
     ) -> list[dict[str, Any]]:
         """Add the test of whole answers at the largest size, and return a row of the table of answers for each size.
 
-        The test is left out if fewer than `min_runs` answers succeed. A size has no row if it has fewer answers.
+        The test is left out if fewer than `min_runs` answers succeed. A size with fewer
+        answers has no row.
 
         Args:
             report: the report.
@@ -470,7 +471,7 @@ def _nonempty_rows(counts: FloatArray) -> FloatArray:
 
 
 def _headline(report: Report) -> str:
-    """Return the headline: N_eff of the longest windows, as measured and of the mixture, and the test of clustering."""
+    """Return the headline: N_eff of the longest windows, N_eff of the mixture, and the verdict on clustering."""
     if "n_eff" not in report.questions:
         return ""
     rows = report.frame("n_eff")

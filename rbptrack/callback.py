@@ -39,7 +39,8 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
 
     The main process measures, and the other processes wait. The main process must hold the whole model (not sharded by
     FSDP or DeepSpeed ZeRO-3). If a measurement fails, its metrics are NaN, a warning is logged, and the training goes
-    on. If the tracking store is away, the measurement waits in mlruns/cells for the next command.
+    on. If the tracking store cannot be reached, the measurement waits in mlruns/cells, and the next command of rbptrack
+    delivers it.
 
     Args:
         texts: the texts to measure; each is one document.
@@ -89,14 +90,15 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         metrics: dict[str, float] = kwargs["metrics"]
         # Every evaluation has a metric such as `eval_runtime`, which shows the prefix of its metrics.
         prefix = next((name.removesuffix("_runtime") for name in metrics if name.endswith("_runtime")), "eval")
-        if prefix.startswith("eval_"):  # `eval_code`, for one of several evaluation sets; ours do not depend on them
+        # With several evaluation sets, the prefix is for example `eval_code`. RBP_k and CE do not depend on the set.
+        if prefix.startswith("eval_"):
             prefix = "eval"
-        measured: dict[str, float] = {}
+        rank_metrics: dict[str, float] = {}
         if state.is_world_process_zero:
             training_tokens = _count_training_tokens(args, state, kwargs.get("train_dataloader"))
-            measured = self._measure_or_nan(state, kwargs["model"], training_tokens)
-        measured = _broadcast_from_main_process(measured)
-        new_metrics = {f"{prefix}_{name}": value for name, value in measured.items()}
+            rank_metrics = self._measure_or_nan(state, kwargs["model"], training_tokens)
+        rank_metrics = _broadcast_from_main_process(rank_metrics)
+        new_metrics = {f"{prefix}_{name}": value for name, value in rank_metrics.items()}
         metrics.update(new_metrics)
         if self._trainer is not None:
             self._trainer.log(dict(new_metrics))
@@ -116,13 +118,13 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         unwrapped_model = getattr(model, "module", model)  # DataParallel wraps the model
         checkpoint = {"revision": f"step{state.global_step}", "training_tokens": training_tokens}
         options: dict[str, Any] = {**checkpoint, "progress": False, **self._measure_options}
-        measured = measure(unwrapped_model, self._tokenizer, self._texts, k=self._ks, **options)
+        measurement = measure(unwrapped_model, self._tokenizer, self._texts, k=self._ks, **options)
         if self._logs_measurements:
             try:
-                measured.log(**self._store_options)
+                measurement.log(**self._store_options)
             except Exception as error:
                 log.warning("step %d is not logged: %s: %s", state.global_step, type(error).__name__, first_line(error))
-        metrics = {name: value for name, value in measured.metrics().items() if not name.endswith("_se")}
+        metrics = {name: value for name, value in measurement.metrics().items() if not name.endswith("_se")}
         metrics["rank_ce"] = metrics.pop("ce")  # the user's own metric may be called `eval_ce`
         return metrics
 

@@ -312,7 +312,7 @@ def _multiply_y(measured: Law, factors: FloatArray) -> Law:
 
 
 def families(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Count false alarms of the test whether two families differ in their exponents.
+    """Count false alarms of the test of whether two families differ in their exponents.
 
     Both families have the exponent ALPHA. They are measured on the same documents, and then on different documents.
     """
@@ -354,7 +354,7 @@ def datasets(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _mean_outcomes(mean: Mean | None, over: str, next_exponent: float, *, differ: bool) -> dict[str, float]:
-    """Check the mean of exponents, their prediction interval, and the test whether they differ.
+    """Check the mean of exponents, their prediction interval, and the test of whether they differ.
 
     Args:
         mean: the mean over families or datasets, or None if the library does not compute it.

@@ -293,7 +293,7 @@ def _wide_rank_distribution() -> tuple[FloatArray, float]:
 
 
 def emergence(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Count false alarms of the test whether tokens succeed independently of each other.
+    """Count false alarms of the test of whether tokens succeed independently of each other.
 
     They do, so the true N_eff is N.
     """
@@ -328,10 +328,10 @@ def _has_too_few_runs(windows: FloatArray) -> bool:
 
 
 def mixture(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Check the test whether tokens that succeed cluster within documents.
+    """Check the test of whether tokens that succeed cluster within documents.
 
-    Documents differ in difficulty. Tokens of one document are independent, then depend on their position, and then
-    really cluster.
+    Documents differ in difficulty. Three cases are simulated: tokens of one document are independent, they depend
+    on their position, or they really cluster.
     """
     module = load_plugin("emergence")
     y = -np.log(cell["RBP"]) * np.exp(cell["sd"] * rng.standard_normal(cell["D"]))
@@ -399,7 +399,7 @@ def alpha_n(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def answers(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Check the test whether whole answers succeed as often as RBP^length predicts.
+    """Check the test of whether whole answers succeed as often as RBP^length predicts.
 
     They do if tokens succeed independently. If answers differ in difficulty, more answers succeed.
     """

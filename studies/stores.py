@@ -234,7 +234,7 @@ def checkpoints() -> Runs:
     return measurements.runs()
 
 
-# Of each set: the truth, which the line TRUTH prints, and the function that simulates the set.
+# For each set: the text of its line TRUTH, and the function that simulates the set.
 STORES: dict[str, tuple[str, Callable[[], Runs]]] = {
     "true-law": ("CE and every RBP_k follow S^-0.1; models scatter by 1%", lambda: one_family(Law())),
     "no-law": ("nothing depends on size; models scatter by 2%", lambda: one_family(Law(alpha=0.0, tau=0.02))),
@@ -254,7 +254,7 @@ STORES: dict[str, tuple[str, Callable[[], Runs]]] = {
     "five-documents": ("as true-law, with 5 documents", lambda: one_family(Law(), documents=5)),
     "imports": ("as true-law, but only metrics were imported", lambda: one_family(Law(), ranks=False)),
     "seeds": ("as true-law, with three seeds of each of four sizes", seeds),
-    "checkpoints": ("a law in size at each D; models get better with D, too", checkpoints),
+    "checkpoints": ("a law in size at each number of training tokens D; models also get better with D", checkpoints),
 }
 
 

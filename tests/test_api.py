@@ -43,13 +43,13 @@ def random_model(kind: str, **settings: object) -> Any:
     return AutoModelForCausalLM.from_config(config, dtype=torch.float32).train()
 
 
-def test_import_rbptrack_does_not_import_torch_and_mlflow() -> None:
+def test_import_rbptrack_does_not_import_torch_or_mlflow() -> None:
     code = "import rbptrack, sys; print('torch' in sys.modules, 'mlflow' in sys.modules)"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout.split() == ["False", "False"]
 
 
-def test_rbptrack_has_its_public_names_and_no_other() -> None:
+def test_rbptrack_has_its_public_names_and_refuses_an_unknown_one() -> None:
     for name in rbptrack.__all__:
         assert getattr(rbptrack, name) is not None
     with pytest.raises(AttributeError):
@@ -173,7 +173,7 @@ DROPOUT_MODEL: dict[str, Any] = {"num_attention_heads": 4, "intermediate_size": 
 def test_measure_in_three_threads_gives_the_numbers_of_one_thread(nano: Nano) -> None:
     """Threads that measure one model must wait for each other.
 
-    Otherwise the first one to end would switch the dropout of the others on.
+    Otherwise the first thread to finish would turn on dropout for the others.
     """
     model = random_model("gpt_neox", **DROPOUT_MODEL)
 
@@ -221,7 +221,7 @@ def test_measure_ignores_autocast(training: bool, nano: Nano) -> None:
 
 @pytest.fixture
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in an empty folder, which is returned."""
+    """Change to an empty folder, and return its path."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -61,7 +61,7 @@ def parse_json(text: str | bytes, place: str, *, finite: bool = True) -> Any:
             text, object_pairs_hook=_object_without_duplicates, parse_float=read_number, parse_constant=read_number
         )
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{place}: this is not JSON: {str(error)[:200]}") from error
+        raise BadInput(f"{place}: this cannot be read as JSON: {str(error)[:200]}") from error
 
 
 def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def read_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
     placed_rows = []
     for place, row in row_by_place.items():
         if not isinstance(row, dict):
-            raise BadInput(f"{path} is not a list of objects, one for each row")
+            raise BadInput(f"{path}, {place}: each row must be an object with the columns as its keys")
         _check_unique(f"{path}, {place}", [_column_name(name) for name in row])
         placed_rows.append((place, {_column_name(name): value for name, value in row.items()}))
     return placed_rows
@@ -200,7 +200,7 @@ def _parse_options(header: bytes) -> pa.csv.ParseOptions:
 
 
 def _read_first_line(path: Path) -> bytes:
-    """Return the first line of a file that is not blank; empty if there is no such line."""
+    """Return the first non-blank line of a file; empty if there is no such line."""
     with path.open("rb") as file:
         return next((line for line in file if line.strip()), b"")
 
@@ -265,7 +265,7 @@ def _keys_of_first_object(path: Path) -> list[str]:
 
 
 def read_pairs(path: str, key: str, value: str, *, option: str, optional: bool = False) -> dict[str, str]:
-    """Read two columns of a table as a mapping, for an option of a plugin that names a file.
+    """Read two columns of a table as a mapping. Plugins use it for options whose value is a file.
 
     A .json file may also hold an object of objects, like the `param_count.json` of the paper's authors:
     `{"EleutherAI/pythia-70m": {"non_embedding_params": 18915328}}`.

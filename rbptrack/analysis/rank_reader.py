@@ -34,7 +34,7 @@ _MAX_CACHE_BYTES = 200_000_000  # the most bytes of counts that are kept for the
 class RankReader:
     """Reads and counts the ranks of the runs in a table.
 
-    Every method raises Unreadable if a file is missing or damaged.
+    Every method raises Unreadable if a file is missing or damaged, except `groups`.
 
     Args:
         frame: the table, `Runs.frame`.
@@ -106,7 +106,7 @@ class RankReader:
         return counts.in_groups(groups) if len(groups) else counts
 
     def groups(self, run_id: str) -> Sequence[str]:
-        """Return the group of each document of a run that has scored tokens; empty if no groups are known.
+        """Return the group of each document with scored tokens; empty if no groups are known.
 
         All runs over the same texts get the groups of one of these runs. If its groups cannot be read, the result is
         empty, and `unread_groups` holds the reason.
@@ -120,7 +120,7 @@ class RankReader:
         return groups
 
     def _find_groups(self, run_id: str) -> Sequence[str]:
-        """Read the group of each document of a run that has scored tokens, without the cache.
+        """Read the group of each document with scored tokens, without the cache.
 
         If the groups cannot be read, add the reason to `unread_groups`, and return no groups.
         """
@@ -194,7 +194,7 @@ class RankReader:
 
     @contextmanager
     def _convert_errors(self, run_id: str) -> Iterator[None]:
-        """Raise Unreadable, which names the run, in place of errors of files and formats."""
+        """Convert errors of files and formats to Unreadable, which names the run."""
         try:
             yield
         except Unreadable:

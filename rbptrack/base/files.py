@@ -90,7 +90,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 (hex) of a file's content."""
-    import hashlib  # OpenSSL, which --help does not need
+    import hashlib  # it loads OpenSSL, which would delay --help
 
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -118,7 +118,7 @@ def check_regular_file(path: Path, option: str) -> Path:
 
 
 def read_small(path: Path, option: str) -> str:
-    """Read a text file of at most 16 MB that an option names.
+    """Read a text file of at most 16 MiB that an option names.
 
     Args:
         path: the file.

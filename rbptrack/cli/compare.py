@@ -57,7 +57,7 @@ def compare(
     changes = compare_runs(runs, first, second, ks=k_numbers, worst=_NUM_WORST)
     rises = worst_documents(runs, first, changes, _NUM_WORST)
     report = _make_report(runs, first, second, changes, rises)
-    summary = f"what {second['name']} changes, against {first['name']}"
+    summary = f"{second['name']} compared with {first['name']}"
     analysis = Analysis("compare", report, leads=True, summary=summary)
     print_report(analysis)
     print_text("")
@@ -122,7 +122,7 @@ def _judge(changes: Changes, tolerance: float) -> tuple[int, str]:
 
 
 def _text_on_missed_damage(changes: Changes) -> str:
-    """State the largest share of damaged documents that may have been missed, although no damage was found."""
+    """Say which share of damaged documents this sample may have missed if no damage was found."""
     from rbptrack.stats.changes import RULE_OF_THREE
 
     units = counted(changes.num_units, "group" if changes.a.grouped else "document")

@@ -76,7 +76,7 @@ def new(
 
 
 def _check_plugin_name(name: str, folder_names: Sequence[str]) -> None:
-    """Raise BadInput if a plugin cannot have a name."""
+    """Raise BadInput if `name` is not allowed as the name of a plugin."""
     if not name.isidentifier():
         raise BadInput(
             f"{name}: the name of a plugin must consist of letters, digits and _, and begin with a letter, such as "

@@ -181,7 +181,8 @@ def _missing_size_error(group: str, element: str, sizes: Sequence[str]) -> BadIn
 def _near_sizes(size: str, sizes: Sequence[str]) -> list[str]:
     """Return the size that is nearest to a missing size, if they differ by a factor of at most 1.5.
 
-    If the missing size does not begin with a number, return the sizes with a similar spelling.
+    If the missing size does not begin with a number, or differs from a size only in capitals, return the sizes with a
+    similar spelling.
     """
     requested_number = _leading_number(size)
     if size.lower() in sizes or not requested_number:

@@ -392,7 +392,8 @@ def _check_rows(frame: pd.DataFrame, needed: Sequence[str], keys: Sequence[str])
     differing = [name for name in map(str, labels) if groups[name].nunique().max() > 1]
     raise BadInput(
         f"rows with the same {', '.join(keys)} would be drawn over each other. They differ in "
-        f"{', '.join(differing) or 'no other column'}. Draw one of them, or give colour=, facet= or dash="
+        f"{', '.join(differing) or 'no other column'}. Draw one of them, or "
+        "distinguish them, for example by colour= or facet="
     )
 
 

@@ -136,6 +136,6 @@ def _exit_reason(code: int) -> str:
         return f"vl-convert ended with exit code {code}"
     name = signal.Signals(-code).name
     return (
-        f"V8, which draws pictures, was ended by {name}. It needs 70 GB of address space and executable memory. "
-        "Raise the limit on virtual memory (ulimit -v), or draw the figures on another machine"
+        f"V8, which draws pictures, was ended by {name}. It needs 70 GB of address space, and permission to "
+        "run code in memory. Raise the limit on virtual memory (ulimit -v), or draw the figures on another machine"
     )

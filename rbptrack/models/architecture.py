@@ -60,7 +60,7 @@ def load_config(pinned: Pinned) -> Any:
 
     Raises:
         BadInput: the config is missing, the Hub refuses access to it, transformers does not have the architecture or
-            the quantisation that it names, or it asks for more than 10,000 layers.
+            the quantisation that the config names, or the config asks for more than 10,000 layers.
 
     """
     from transformers import AutoConfig
@@ -165,7 +165,7 @@ def vocab_size(config: Any) -> int:
 
 
 def model_class(config: Any) -> Any:
-    """Return the class of transformers that builds a causal LM, or a multimodal model with one, from a config.
+    """Return the transformers class that builds the model of a config: a causal or a multimodal language model.
 
     If the config names the class from which the checkpoint was saved, and this class generates text, it is returned.
     Otherwise the function returns the auto class of transformers that supports the config.
@@ -220,7 +220,7 @@ def count_module_parameters(module: Any) -> ParameterCounts:
     outputs = [part.get_output_embeddings() for part in module.modules() if hasattr(part, "get_output_embeddings")]
     head = next((output for output in outputs if output is not None), None)
     if head is None:
-        raise BadInput(f"{type(module).__name__} has no output embeddings: it predicts no tokens")
+        raise BadInput(f"{type(module).__name__} has no output embeddings, so it cannot predict tokens")
     embeddings = [part for part in module.modules() if isinstance(part, nn.Embedding)]
     embedding_sizes = _parameter_sizes(head, *embeddings)
     text_sizes = _parameter_sizes(head, *_text_parts(module))
@@ -249,7 +249,7 @@ def _text_parts(module: Any) -> list[Any]:
 def choose_candidates(
     config: Any, tokenizer: PreTrainedTokenizerBase, requested: Candidates
 ) -> tuple[int, tuple[int, ...]]:
-    """Return the number of head rows among which a target is ranked, and the ids of these rows that are excluded.
+    """Return the number of head rows that are scored, and the ids among them that are excluded from the ranking.
 
     With `Candidates.vocabulary`, a target is ranked among all rows. Otherwise it is ranked among the rows up to the
     tokenizer's largest id, and ids that the tokenizer does not have are excluded.
@@ -265,8 +265,8 @@ def choose_candidates(
 def max_sequence_length(config: Any) -> int | None:
     """Return the maximum length of a sequence in tokens. Return None if the config sets no limit.
 
-    For a model with "longrope" positions, the limit is the length of its original training. A longer sequence would
-    change the positions, and with them the ranks, of all sequences in its batch.
+    For a model with "longrope" positions, the limit is the sequence length of the original training. One longer
+    sequence would change the position encoding, and so the ranks, of all sequences in its batch.
     """
     text = text_config(config)
     limits = [getattr(text, name, None) for name in ("max_position_embeddings", "n_positions")]

@@ -64,7 +64,7 @@ def float32_products() -> Iterator[None]:
     """Switch TF32 off for a block, and restore this process's settings afterwards."""
     saved = []
     for holder, name in _precision_settings():
-        # If a process mixes torch's older and newer settings, the older ones cannot be read. The newer ones suffice.
+        # If a process mixes torch's older and newer settings, reading the older ones fails. The newer ones suffice.
         with suppress(RuntimeError, AttributeError):
             saved.append((holder, name, getattr(holder, name)))
     matmul_precision = None

@@ -34,7 +34,7 @@ class LoggedModels:
         """Return the ID of the LoggedModel of a measurement, and create the LoggedModel if it does not exist.
 
         If an earlier process was interrupted while it created the LoggedModel, this method completes it. The source run
-        of such a LoggedModel is the unfinished run of that process, which no longer exists.
+        of such a LoggedModel is the unfinished run of that process. That run was deleted.
 
         Args:
             record: the record of the measurement.

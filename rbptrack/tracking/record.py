@@ -45,7 +45,10 @@ from rbptrack.tracking.names import (
 
 _NOT_ARTIFACTS = (RECORD_FILE, SEAL_FILE, STORE_FILE)
 MAX_TEXT_LENGTH = 5000
-"""The largest number of characters in a tag or param. MLflow would cut a longer one, which `verify` would report."""
+"""The largest number of characters in a tag or param. Longer texts are cut.
+
+MLflow itself cuts params at 6,000 and tags at 8,000 characters. `verify` would report such a cut as a difference.
+"""
 
 _DIGEST_LENGTH = 8  # characters of the texts' hash in MLflow's dataset; the param documents_hash holds the whole hash
 

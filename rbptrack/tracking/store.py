@@ -105,9 +105,8 @@ class Store(Artifacts):
     def find_equivalent(self, record: Record) -> str | None:
         """Return the ID of the newest finished run that is equivalent to a record, or None if there is no such run.
 
-        A run with the record's fingerprint is equivalent, unless the record is a later import with other numbers. Such
-        an import corrects the run. It has the run's fingerprint, because the fingerprint of an import does not depend
-        on its numbers.
+        A run with the record's fingerprint is equivalent. There is one exception: a later import with other numbers
+        corrects the run, and has its fingerprint, because the fingerprint of an import does not depend on its numbers.
         """
         run = self._find_newest(record.fingerprint)
         if run is None:
@@ -216,8 +215,8 @@ class Store(Artifacts):
             metrics: the metrics of the run; all are finite.
             files: the contents of the artifacts, by file name.
             tags: additional tags.
-            covered_run_ids: the run IDs of the measurements that a sweep or analysis used. The filter `sweep` selects
-                the measurements that a sweep used.
+            covered_run_ids: the run IDs of the measurements that a sweep or analysis used. `runs` reads
+                this list to apply the filter `sweep`.
             began: when it began, in seconds since 1970; 0 for now.
 
         """
@@ -292,7 +291,7 @@ class Store(Artifacts):
             run_ids: the IDs of the runs to choose from, or None for all runs.
 
         Raises:
-            BadInput: nothing was measured yet, or no measurement passes the filters.
+            BadInput: nothing was measured yet, the store has none of `run_ids`, or no measurement passes the filters.
 
         """
         frame = runs_frame(self.finished_runs())

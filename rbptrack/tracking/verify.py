@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from rbptrack.tracking.experiment import Experiment
 
 TOLERANCE = 1e-9
-"""The largest relative and absolute difference between a number and the value that its ranks give.
+"""A number may differ by this much, relative or absolute, from the value that its ranks give.
 
-Two sums of the same values in different orders differ by less.
+Rounding errors of sums are smaller.
 """
 
 _NOT_IN_RECORDS = (Tag.SEAL, Tag.WRITER)
@@ -58,7 +58,8 @@ class Fault:
         run_id: the ID of the run.
         name: the name of the run. For a missing measurement of a sweep, the name of the sweep.
         text: what is wrong.
-        is_lost: whether the run is missing, no longer FINISHED, or in another experiment. Such a run cannot be marked.
+        is_lost: whether the run is missing, no longer FINISHED, or in another experiment. `verify --repair` cannot mark
+            it as damaged.
         is_measurement: whether the run is a measurement. Other runs hold sweeps, analyses or scores.
         imported_from: the name of the file from which the run was imported; empty if it was not imported.
 
@@ -73,7 +74,7 @@ class Fault:
 
 
 def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment) -> Iterator[Fault]:
-    """Yield the faults of all runs, and the measurements of sweeps that are lost.
+    """Yield the faults of all runs, and a fault for each lost measurement of a sweep.
 
     Args:
         store: the store whose artifacts are read.
@@ -101,8 +102,8 @@ def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment)
 def _was_finished(run: Run) -> bool:
     """Return whether rbptrack finished a run, whatever its status is now.
 
-    A run that is being written has no end yet, the run of a failed cell has no seal, and runs of other programs have
-    neither a seal nor a kind.
+    Return False for a run that is being written (it has no end time), the run of a failed cell (no seal), and a run of
+    another program (no seal and no kind).
     """
     tags = run.data.tags
     if run.info.status == "FINISHED":
@@ -130,7 +131,7 @@ def _lost_measurements(store: Artifacts, name_of_sweep: dict[str, str], finished
     for sweep_id, sweep_name in name_of_sweep.items():
         try:
             run_ids = json.loads(store.artifact(sweep_id, COVERS_FILE).read_bytes())
-        except (MissingArtifact, ValueError):  # a sweep without measurements; a damaged file is another fault
+        except (MissingArtifact, ValueError):  # no measurements, or a damaged file, which `_faults_of_run` reports
             continue
         for run_id in run_ids:
             if isinstance(run_id, str) and run_id not in finished and run_id not in reported:
@@ -189,7 +190,7 @@ def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
 
 
 def numbers_that_disagree(record: Record, ranks: Path) -> Iterator[str]:
-    """Yield the numbers of a record (CE, RBP_k, tokens) that its rank table does not give."""
+    """Yield a sentence for each number of a record (CE, RBP_k, tokens) that differs from the rank table."""
     histogram = compute_histogram(ranks)
     if record.metrics.get(Metric.NUM_TOKENS) != histogram.num_tokens:
         yield f"num_tokens is {record.metrics.get(Metric.NUM_TOKENS)}, but the ranks give {histogram.num_tokens}"

@@ -34,8 +34,8 @@ _DESCRIBED_K = 10  # k of the RBP_k in the description of a run
 class RunWriter:
     """Writes the runs of one experiment.
 
-    The caller must hold the connection's lock for writing. No other process that shares the lock is then writing a run,
-    so a run that was begun under this lock and is still RUNNING can be deleted.
+    The caller must hold the connection's lock for writing. No other process then writes runs under this lock. A run
+    that was begun under this lock and is still RUNNING is left over from a process that has ended. It can be deleted.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -102,7 +102,7 @@ class RunWriter:
         self._log_batches(run_id, {name: record.params[name] for name in _sort_names(record.params)}, metrics)
 
     def _log_batches(self, run_id: str, params: Mapping[str, str], metrics: Sequence[Metric]) -> None:
-        """Log params and metrics in as few requests as MLflow allows."""
+        """Log params and metrics in large requests."""
         from mlflow.entities import Param
 
         entries = [Param(name, value) for name, value in params.items()]

@@ -18,7 +18,7 @@ class Lines(Exporter):
     """A line for each measurement."""
 
     file: str = "lines.txt"
-    """of the file"""
+    """the name of the file"""
 
     def export(self, runs: Runs, out: Path) -> str:
         if self.file == "nothing":
@@ -140,9 +140,7 @@ def test_export_with_an_exporter_writes_a_folder_once(export_lines: Callable[[st
 @pytest.mark.parametrize(
     "option", [pytest.param("file=nothing", id="no file is written"), pytest.param("fle=x", id="unknown option")]
 )
-def test_export_leaves_no_folder_if_the_exporter_fails(
-    option: str, export_lines: Callable[[str], int], tmp_path: Path
-) -> None:
+def test_export_that_fails_leaves_no_folder(option: str, export_lines: Callable[[str], int], tmp_path: Path) -> None:
     assert export_lines(option) == 2
     assert not (tmp_path / "out").exists()
     assert not hidden_files(tmp_path)

@@ -91,7 +91,7 @@ class ChatExample:
         answer: the text of the answer.
         read: all tokens that the model reads.
         scored: the tokens that are scored.
-        scored_bytes: the number of bytes of the text of the scored tokens.
+        scored_bytes: the number of bytes of the answer in the scored tokens. A space of the template does not count.
 
     """
 
@@ -147,9 +147,7 @@ def test_build_corpus_scores_only_the_tokens_of_the_answer(family: str, corpus_o
 
 
 @pytest.mark.parametrize("family", EXAMPLES)
-def test_build_corpus_has_the_tokens_that_transformers_applies_the_template_to(
-    family: str, corpus_of: BuildCorpus
-) -> None:
+def test_build_corpus_gives_the_same_tokens_as_apply_chat_template(family: str, corpus_of: BuildCorpus) -> None:
     example = EXAMPLES[family]
     tokenizer = example.tokenizer()
     template = find_chat_template("", tokenizer, "toy")
@@ -205,8 +203,8 @@ def test_find_chat_template_refuses_a_missing_template(
 @pytest.mark.parametrize(
     ("beginning", "rendered_beginning"), [("", ""), ("\n", "\n"), ("  {% if true %}x{% endif %}", "x")]
 )
-def test_render_conversation_prints_one_date_every_day(call: str, beginning: str, rendered_beginning: str) -> None:
-    """The date is the only difference: blanks at the beginning of the template are rendered as without a date."""
+def test_render_conversation_prints_a_fixed_date(call: str, beginning: str, rendered_beginning: str) -> None:
+    """A fixed date replaces today's date. Spaces and line breaks at the start of the template are rendered as usual."""
     template = "{% set form = '%d %b %Y' %}{{ " + call + " }}:{% for m in messages %}{{ m['content'] }};{% endfor %}"
     conversation = render_conversation(Document("a", ("2", "+2", " 4 ")), chatml(), beginning + template, "\n")
     assert conversation.text == f"{rendered_beginning}26 Jul 2024:2\n+2; 4 ;"

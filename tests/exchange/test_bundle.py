@@ -63,7 +63,7 @@ def with_altered_record(bundle: Path, change: ChangeRecord) -> Path:
 
 
 def with_replaced_file(bundle: Path, file: str, content: bytes) -> Path:
-    """Write a copy of a bundle of one measurement with another content of a file, and its hash in the record."""
+    """Write a copy of a bundle in which one file is replaced. The record holds the hash of the new file."""
     entries = entries_of(bundle)
     record_name = entry_named("record.json", entries)
     record = json.loads(entries[record_name])
@@ -72,7 +72,7 @@ def with_replaced_file(bundle: Path, file: str, content: bytes) -> Path:
     return write_zip(entries | {record_name: json.dumps(record).encode(), entry_named(file, entries): content})
 
 
-def is_accepted(bundle: Path, store: Store) -> bool:
+def try_import(bundle: Path, store: Store) -> bool:
     """Import a bundle into a store. Returns False if it is refused with BadInput; other errors are raised."""
     try:
         import_bundle(bundle, store)
@@ -225,11 +225,11 @@ FALSE_RECORDS: Mapping[str, ChangeRecord] = {
     "a missing file": lambda record: set_in(record, "files", "more.parquet", "0" * 64),
     "a param run_id": lambda record: set_in(record, "params", "run_id", "0" * 32),
     "an RBP as a param": lambda record: set_in(record, "params", "rbp_7", "1"),
-    "a param that is no fact": lambda record: set_in(record, "params", "mmlu", "0.3"),
-    "a tag that is no fact": lambda record: set_in(record, "tags", "rbptrack.more", "x"),
+    "an unknown param": lambda record: set_in(record, "params", "mmlu", "0.3"),
+    "an unknown tag": lambda record: set_in(record, "tags", "rbptrack.more", "x"),
     "a tag with a seal": lambda record: set_in(record, "tags", "rbptrack.seal", "0" * 64),
-    "a tag of damage": lambda record: set_in(record, "tags", "rbptrack.damaged", "no"),
-    "a metric that is no fact": lambda record: set_in(record, "metrics", "mmlu", 0.3),
+    "the tag rbptrack.damaged": lambda record: set_in(record, "tags", "rbptrack.damaged", "no"),
+    "an unknown metric": lambda record: set_in(record, "metrics", "mmlu", 0.3),
     "an unknown curve": lambda record: set_in(record, "curves", "loss", [[1, 0.5]]),
     "an unknown key of the logged dataset": lambda record: set_in(record, "dataset", "more", "x"),
     "no digest of the logged dataset": lambda record: record["dataset"].pop("digest"),
@@ -259,7 +259,7 @@ FALSE_RECORDS: Mapping[str, ChangeRecord] = {
     "bits per byte of 0": lambda record: set_in(record, "metrics", "bits_per_byte", 0.0),
     "HTML in the name of a repository": lambda record: set_in(record, "params", "repo", "<script>"),
 }
-"""What must be refused in the record of a measurement with ranks, and how to alter the record."""
+"""Changes that make the record of a measurement with ranks invalid, by description."""
 
 
 def test_import_bundle_refuses_records_that_break_a_rule_or_contradict_their_files(
@@ -267,7 +267,7 @@ def test_import_bundle_refuses_records_that_break_a_rule_or_contradict_their_fil
 ) -> None:
     accepted = []
     for name, change in FALSE_RECORDS.items():
-        if is_accepted(with_altered_record(bundle, change), other_store):
+        if try_import(with_altered_record(bundle, change), other_store):
             accepted.append(name)
     assert accepted == []
     assert list(other_store.finished_runs()) == []
@@ -278,14 +278,14 @@ def test_import_bundle_adds_nothing_if_the_last_of_two_records_is_false(
 ) -> None:
     accepted = []
     for name, change in FALSE_RECORDS.items():
-        if is_accepted(with_altered_record(bundle_of_two, change), other_store) or list(other_store.finished_runs()):
+        if try_import(with_altered_record(bundle_of_two, change), other_store) or list(other_store.finished_runs()):
             accepted.append(name)
     assert accepted == []
 
 
 def test_import_bundle_accepts_a_record_that_was_written_again_unaltered(bundle: Path, other_store: Store) -> None:
     """This shows that the records in the tests above are refused because of their alterations."""
-    assert is_accepted(with_altered_record(bundle, lambda record: None), other_store)
+    assert try_import(with_altered_record(bundle, lambda record: None), other_store)
 
 
 FALSE_NUMBERS: Mapping[str, ChangeRecord] = {
@@ -305,11 +305,11 @@ FALSE_NUMBERS: Mapping[str, ChangeRecord] = {
     "no numbers": lambda record: record.update(metrics={}, curves={}),
     "the tag of numbers without ranks removed": lambda record: record["tags"].pop("rbptrack.without_ranks"),
 }
-"""What must be refused in the record of a measurement without ranks, and how to alter the record."""
+"""Changes that make the record of a measurement without ranks invalid, by description."""
 
 
 def with_altered_numbers(bundle: Path, change: ChangeRecord) -> Path:
-    """Write a copy of a bundle of one measurement with an altered record whose fingerprint fits its identity."""
+    """Write a copy of a bundle of one measurement in which the record is changed and its fingerprint computed again."""
     entries = entries_of(bundle)
     record = json.loads(entries.pop(entry_named("record.json", entries)))
     change(record)
@@ -323,10 +323,10 @@ def test_import_bundle_refuses_numbers_without_ranks_that_break_the_rules_of_imp
 ) -> None:
     accepted = []
     for name, change in FALSE_NUMBERS.items():
-        if is_accepted(with_altered_numbers(bundle_without_ranks, change), other_store):
+        if try_import(with_altered_numbers(bundle_without_ranks, change), other_store):
             accepted.append(name)
     assert accepted == []
-    assert is_accepted(bundle_without_ranks, other_store)
+    assert try_import(bundle_without_ranks, other_store)
     assert other_store.runs()["rbp_10"].tolist() == [0.5]
 
 
@@ -334,7 +334,7 @@ def test_import_bundle_refuses_a_bundle_that_was_cut(bundle: Path, other_store: 
     content = bundle.read_bytes()
     for part in (content[100:], content[-2000:], content[:-100], content[: len(content) // 2], content[:4], b""):
         Path("cut.zip").write_bytes(part)
-        assert not is_accepted(Path("cut.zip"), other_store)
+        assert not try_import(Path("cut.zip"), other_store)
 
 
 @pytest.mark.parametrize("file", ["record.json", "tokens.json", "ranks.parquet", "bundle.json"])
@@ -345,7 +345,7 @@ def test_import_bundle_refuses_an_entry_that_unpacks_to_32_mb_of_spaces(
         for name, content in entries_of(bundle).items():
             spaces = b" " * 2**25 if name.endswith(file) else b""
             bomb.writestr(name, content + spaces)
-    assert not is_accepted(Path("bomb.zip"), other_store)
+    assert not try_import(Path("bomb.zip"), other_store)
 
 
 def test_import_bundle_refuses_a_table_with_more_rows_than_bytes(bundle: Path, other_store: Store) -> None:
@@ -381,20 +381,20 @@ def test_import_bundle_refuses_a_rank_table_with_an_impossible_value(
     columns = {name: table.column(name) for name in table.table.column_names}
     columns[column] = np.full(len(table), value)
     RankTable.from_arrays(vocab_size=512, **columns).write(path)
-    assert not is_accepted(with_replaced_file(bundle, "ranks.parquet", path.read_bytes()), other_store)
+    assert not try_import(with_replaced_file(bundle, "ranks.parquet", path.read_bytes()), other_store)
 
 
 def test_import_bundle_accepts_a_rank_table_that_was_written_again_unaltered(bundle: Path, other_store: Store) -> None:
     entries = entries_of(bundle)
     ranks = entries[entry_named("ranks.parquet", entries)]
-    assert is_accepted(with_replaced_file(bundle, "ranks.parquet", ranks), other_store)
+    assert try_import(with_replaced_file(bundle, "ranks.parquet", ranks), other_store)
 
 
 def test_import_bundle_refuses_entries_that_no_bundle_has(bundle: Path, other_store: Store) -> None:
     entries = entries_of(bundle)
     folder = next(iter(entries)).partition("/")[0]
     for name in ("../x", "/etc/x", f"{folder}/../../x", f"{folder}/model.pkl", f"{folder}/x/record.json", "x\\y"):
-        assert not is_accepted(write_zip(entries | {name: b"x"}), other_store), name
+        assert not try_import(write_zip(entries | {name: b"x"}), other_store), name
 
 
 @pytest.mark.parametrize("file", ["bundle.json", "ranks.parquet", "record.json"])
@@ -402,11 +402,11 @@ def test_import_bundle_refuses_a_bundle_without_a_necessary_entry(file: str, bun
     entries = entries_of(bundle)
     rest = {name: content for name, content in entries.items() if not name.endswith(file)}
     assert len(rest) < len(entries)
-    assert not is_accepted(write_zip(rest), other_store)
+    assert not try_import(write_zip(rest), other_store)
 
 
 def test_import_bundle_refuses_a_bundle_without_measurements(other_store: Store) -> None:
-    assert not is_accepted(write_zip({"bundle.json": b"{}"}), other_store)
+    assert not try_import(write_zip({"bundle.json": b"{}"}), other_store)
 
 
 def test_import_bundle_refuses_an_entry_that_is_a_link(bundle: Path, other_store: Store) -> None:
@@ -416,7 +416,7 @@ def test_import_bundle_refuses_an_entry_that_is_a_link(bundle: Path, other_store
     with zipfile.ZipFile("link.zip", "w") as file:
         for name, content in entries.items():
             file.writestr(link if name == link.filename else name, content)
-    assert not is_accepted(Path("link.zip"), other_store)
+    assert not try_import(Path("link.zip"), other_store)
 
 
 def test_import_bundle_refuses_a_bundle_with_every_entry_twice(bundle: Path, other_store: Store) -> None:
@@ -425,7 +425,7 @@ def test_import_bundle_refuses_a_bundle_with_every_entry_twice(bundle: Path, oth
         warnings.simplefilter("ignore")  # zipfile warns of duplicate names
         for name, content in [*entries.items(), *entries.items()]:
             file.writestr(name, content)
-    assert not is_accepted(Path("twice.zip"), other_store)
+    assert not try_import(Path("twice.zip"), other_store)
 
 
 def test_import_bundle_refuses_a_bundle_above_the_size_limit(
@@ -444,7 +444,7 @@ def test_import_bundle_refuses_flipped_bits_or_gives_a_sound_store(bundle: Path,
         damaged = bytearray(content)
         damaged[place] ^= 1 << int(rng.integers(8))
         Path("damaged.zip").write_bytes(damaged)
-        if is_accepted(Path("damaged.zip"), other_store):
+        if try_import(Path("damaged.zip"), other_store):
             assert list(other_store.verify()) == []
 
 

@@ -38,7 +38,7 @@ def test_draw_after_an_impossible_chart_draws_the_next_one() -> None:
     assert draw("vegalite_to_svg", vl_spec=CHART).startswith(b"<svg")
 
 
-def test_draw_leaves_out_numbers_that_are_not_finite() -> None:
+def test_draw_accepts_numbers_that_are_not_finite() -> None:
     chart = CHART | {"data": {"values": [{"a": float("nan")}, {"a": float("inf")}, {"a": 1}]}}
     assert draw("vegalite_to_svg", vl_spec=chart).startswith(b"<svg")
 

@@ -60,7 +60,7 @@ def test_part_sums_fulfil_both_identities_for_any_ranks(tokens: list[tuple[int, 
     np.testing.assert_allclose(parts_of_second, decompose(table.histogram()), atol=1e-6)
 
 
-def test_part_sums_without_a_document_change_the_parts_as_decompose_of_the_rest_does() -> None:
+def test_part_sums_approximate_decompose_if_a_document_is_left_out() -> None:
     """The sums of H(P), KL and -ln Z are linear approximations. With 200 documents their error is below 10%."""
     rng = np.random.default_rng(0)
     rank = np.minimum(rng.geometric(0.3, 200 * 50), V)

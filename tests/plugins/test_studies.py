@@ -1,4 +1,4 @@
-"""Tests that studies run. They call private functions of plugins, which mypy does not check."""
+"""Tests that the studies run. Studies call private functions of plugins, and mypy does not check these calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_gates_make_a_row_for_every_rule(monkeypatch: pytest.MonkeyPatch) -> Non
         assert row.startswith(f"| {tested_draws} | {df_rule} | as the others |")
 
 
-def test_seeds_cover_alpha_if_every_run_is_a_point_and_runs_are_independent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_with_one_point_per_run_cover_alpha_of_independent_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seeds, "DRAWS", 100)
     covered, widths = seeds.simulate_design(4, np.full(4, 2.0), 0.0)
     assert covered[1] > 85

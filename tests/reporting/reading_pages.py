@@ -127,7 +127,7 @@ def _rank_table(
 def random_runs(
     documents: Sequence[Sequence[str]] = TEXTS, sizes: Mapping[str, int] = SIZES, seed: int = 0, **columns: Any
 ) -> Runs:
-    """Make measurements with random ranks. Every token has a better rank in a larger model."""
+    """Make measurements with random ranks. No token has a worse rank in a larger model."""
     rng = np.random.default_rng(seed)
     difficulties = [rng.random(len(texts) - 1) for texts in documents]
     ranks = {}

@@ -23,7 +23,7 @@ X = np.log(S) - np.log(S).mean()
 def random_documents(rng, documents=50):
     """Return the number of tokens and the slope of each document, both (documents,).
 
-    If ln S grows from its mean to its maximum, ln CE of a document grows by its slope, in addition to the family's law.
+    Between the mean and the largest ln S, ln CE of a document grows by its slope, in addition to the family's law.
     """
     return rng.integers(50, 500, documents), rng.normal(0, 0.1, documents)
 
@@ -52,7 +52,7 @@ def alpha_weights(s):
     return -x / (x @ x)
 
 
-def test_difference_of_exponents_on_same_documents_is_their_jackknife() -> None:
+def test_difference_of_exponents_on_same_documents_equals_joint_jackknife() -> None:
     rng = np.random.default_rng(0)
     tokens, slope = random_documents(rng)
     sizes_b = np.geomspace(1e5, 1e8, 4)
@@ -77,7 +77,7 @@ def test_difference_of_exponents_on_same_documents_is_their_jackknife() -> None:
 def test_difference_of_exponents_covers_0_if_documents_move_the_exponents_apart() -> None:
     """The slopes of a document have opposite signs in the two families.
 
-    The interval of the difference of independent estimates covers only 84.5% here.
+    An interval that treats the exponents as independent contains 0 in only 84.5% of the samples.
     """
     rng = np.random.default_rng(1)
     covered = 0
@@ -90,7 +90,7 @@ def test_difference_of_exponents_covers_0_if_documents_move_the_exponents_apart(
     assert covered / 200 > 0.9
 
 
-def test_difference_of_exponents_of_laws_without_documents_is_that_of_independent_estimates() -> None:
+def test_difference_of_exponents_treats_laws_without_documents_as_independent() -> None:
     rng = np.random.default_rng(2)
     law_a = fit(S, np.exp(rng.normal(0, 0.1, 5) - 0.1 * X))
     law_b = fit(S, np.exp(rng.normal(0, 0.1, 5) - 0.2 * X))

@@ -75,7 +75,7 @@ def test_all_equal_ignores_rounding_errors() -> None:
 
 
 @given(values=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9))
-def test_significant_changes_values_by_rounding_alone(values: list[float]) -> None:
+def test_significant_changes_values_by_less_than_its_last_digit(values: list[float]) -> None:
     array = np.array(values)
     assert significant(array) == pytest.approx(array, rel=1e-11)
 

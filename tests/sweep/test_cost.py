@@ -1,4 +1,4 @@
-"""Tests of `plan`: the cost of cells whose numbers are known."""
+"""Tests of `plan`: the estimated cost of cells."""
 
 from __future__ import annotations
 

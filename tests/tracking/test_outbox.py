@@ -152,7 +152,7 @@ def test_deliver_keeps_the_folder_if_the_store_is_away(write_cell: WriteCell, mo
     assert Outbox(Store("http://127.0.0.1:10")).waiting_folders() == []
 
 
-def test_deliver_waiting_tries_a_store_that_is_away_only_once(
+def test_deliver_waiting_tries_an_unreachable_store_once(
     write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = Store(NO_SERVER)

@@ -104,7 +104,7 @@ def test_served_reads_entry_of_the_texts_token_by_its_id(tmp_path: Path) -> None
     assert ranks_of(measurement).rank.tolist() == [1, 3, 2, 40, 1]
 
 
-def test_served_reads_ce_alone_of_sglang(tmp_path: Path) -> None:
+def test_served_reads_only_ce_of_sglang(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "a.jsonl", [sglang(tokens) for tokens in TOKENS])
     measurement = read_measurement(path, model="org/big-70b")
     assert measurement.row.ce == pytest.approx(7.75 / 5)
@@ -113,7 +113,7 @@ def test_served_reads_ce_alone_of_sglang(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("completion_tokens", [0, 1, 5])
-def test_served_reads_ce_of_prompt_alone_from_echo(completion_tokens: int, tmp_path: Path) -> None:
+def test_served_reads_only_ce_of_prompt_from_echo(completion_tokens: int, tmp_path: Path) -> None:
     """The tokens that the model wrote after the prompt do not belong to the dataset."""
     responses = [echo(tokens, completion_tokens=completion_tokens) for tokens in TOKENS]
     row = read_measurement(write_lines(tmp_path / "a.jsonl", responses)).row
@@ -122,7 +122,7 @@ def test_served_reads_ce_of_prompt_alone_from_echo(completion_tokens: int, tmp_p
     assert not row.rbp
 
 
-def test_served_names_place_of_log_probability_that_stands_for_minus_infinity() -> None:
+def test_served_names_line_of_log_probability_that_stands_for_minus_infinity() -> None:
     with pytest.raises(BadInput, match=r"vllm_clamped\.jsonl, line 2: token 4 .*-9999\.0"):
         read_measurement(Path(__file__).parent / "cases/vllm_clamped.jsonl")
 
@@ -172,7 +172,7 @@ def test_served_does_not_score_special_tokens_and_tokens_after_them_in_sglang(tm
 
 
 def test_served_accepts_rank_whose_probability_was_rounded_to_bfloat16(tmp_path: Path) -> None:
-    """Rank 2 needs p <= 1/2. In bfloat16, ln(1/2) = -0.6931 is -0.6875."""
+    """Rank 2 needs p <= 1/2. -0.6875 is above ln(1/2) = -0.6931 by less than the rounding error of bfloat16."""
     read_measurement(write_lines(tmp_path / "a.jsonl", [vllm([(5, -0.6875, 2)])]))
 
 
