@@ -204,8 +204,8 @@ class CeParts(Analyzer):
                 rows.append({**family.keys, "size": family.labels[i], "S": family.s[i], **parts})
                 if np.isnan(parts["rank"]):
                     report.notes.append(
-                        f"{family}, {family.labels[i]}: E[ln R] and E[-ln(pR)] are unknown, because some p(target) is above "
-                        "1/R."
+                        f"{family}, {family.labels[i]}: E[ln R] and E[-ln(pR)] are unknown, because "
+                        "some p(target) is above 1/R."
                     )
             if len(sizes) > 1:
                 if len(sizes) == 2 or min(len(size.sums) for size in sizes) < MIN_UNITS:
