@@ -185,8 +185,7 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, with_interva
         raise BadInput(f"{FLOOR} can only be fitted to values that fall with size")
     low = high = nan
     if with_interval and squares > EXACT * len(y):
-        df = len(y) - 3
-        limit = squares * (1 + float(scipy.special.fdtri(1, df, level)) / df)
+        limit = _largest_squares(squares, len(y), level)
 
         def excess(floor: float) -> float:
             """Return by how much the smallest sum of squares with this E exceeds the limit of the interval."""
@@ -246,9 +245,20 @@ def has_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95) -> bool:
     if squares <= EXACT * len(y):
         return False
     residuals = fit(s, y).residuals
-    df = len(y) - 3
-    f = (float(residuals @ residuals) / squares - 1) * df
-    return f > float(scipy.special.fdtri(1, df, level))
+    return float(residuals @ residuals) > _largest_squares(squares, len(y), level)
+
+
+def _largest_squares(squares: float, points: int, level: float) -> float:
+    """Return the largest sum of squares with a fixed E that the F test of the profile does not reject.
+
+    Args:
+        squares: the sum of squares of the best fit, with three free parameters.
+        points: the number of points.
+        level: the level of the interval of E.
+
+    """
+    df = points - 3
+    return squares * (1 + float(scipy.special.fdtri(1, df, level)) / df)
 
 
 def _floor_starts(x: FloatArray, ln_y: FloatArray) -> list[Any]:
