@@ -61,6 +61,12 @@ def _fixed_seeds() -> None:
         torch.manual_seed(0)
 
 
+def block_reading(path: Path) -> None:
+    """Replace a file by a link to itself. The operating system opens it for no user (ELOOP), not even for root."""
+    path.unlink()
+    path.symlink_to(path.name)
+
+
 @pytest.fixture
 def run_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunCommand:
     """Run a command line of rbptrack in this process, in an empty folder.

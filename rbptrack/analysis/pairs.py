@@ -110,7 +110,7 @@ def compare_runs(
     Raises:
         BadInput: the two rows are one measurement.
         OtherTokens: the measurements did not score the same tokens.
-        Unreadable: a rank table is missing or damaged.
+        Unreadable: a rank table cannot be read.
 
     """
     names = f"{first['name']} and {second['name']}"

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rbptrack.analysis.rank_store import COUNTED_COLUMNS, RankStore, Unreadable, WithoutRanks
-from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
+from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, file_access_error
 from rbptrack.base.formatting import counted, listed
 from rbptrack.ranks import (
     SCHEMA,
@@ -34,7 +34,7 @@ _MAX_CACHE_BYTES = 200_000_000  # the most bytes of counts that are kept for the
 class RankReader:
     """Reads and counts the ranks of the runs in a table.
 
-    Every method raises Unreadable if a file is missing or damaged, except `groups`.
+    Every method raises Unreadable if a file cannot be read, except `groups`.
 
     Args:
         frame: the table, `Runs.frame`.
@@ -204,6 +204,9 @@ class RankReader:
                 raise WithoutRanks from error
             raise Unreadable(f"run {run_id}: its rank table, histogram or groups are missing or damaged") from error
         except (RbptrackError, OSError, pa.ArrowException, KeyError, ValueError, IndexError) as error:
+            access_error = file_access_error(error, "a file")
+            if access_error:
+                raise Unreadable(f"run {run_id}: {access_error}") from error
             reason = " ".join(str(error).split())[:200]
             raise Unreadable(f"an artifact of run {run_id} is damaged or cannot be reached: {reason}") from error
 

@@ -25,7 +25,7 @@ COUNTED_COLUMNS = ("document", "greater", "ties", "logprob")
 
 
 class Unreadable(RbptrackError):
-    """An artifact of a measurement is missing or damaged. The message names the run."""
+    """An artifact of a measurement cannot be read, for example because it is missing. The message names the run."""
 
 
 class WithoutRanks(Unreadable):
@@ -38,7 +38,8 @@ class WithoutRanks(Unreadable):
 class RankStore(Protocol):
     """Base class of the stores from which `Runs` reads ranks. A subclass must implement `ranks`.
 
-    A store must be picklable, because analyzers may run in other processes. Every method may raise MissingArtifact.
+    A store must be picklable, because analyzers may run in other processes. Every method may raise MissingArtifact
+    or FileAccessError.
     """
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:

@@ -221,7 +221,7 @@ class Runs:
         return str(self.row(run)["run_id"])
 
     def histogram(self, run: str | pd.Series) -> RankHistogram:
-        """Return how often each rank occurs in one run. Raises Unreadable if the run's files are missing or damaged."""
+        """Return how often each rank occurs in one run. Raises Unreadable if the run's files cannot be read."""
         return self._reader.histogram(self.run_id(run))
 
     def ranks(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> RankTable:
@@ -233,13 +233,13 @@ class Runs:
 
         Raises:
             MissingColumn: a rank table cannot have such a column.
-            Unreadable: the rank table is missing or damaged.
+            Unreadable: the rank table cannot be read.
 
         """
         return self._reader.ranks(self.run_id(run), columns)
 
     def ranks_of_documents(self, run: str | pd.Series, documents: Collection[int]) -> RankTable:
-        """Read the rank table of some documents of one run. Raises Unreadable if it is missing or damaged.
+        """Read the rank table of some documents of one run. Raises Unreadable if it cannot be read.
 
         Args:
             run: the run.
@@ -259,7 +259,7 @@ class Runs:
 
         Raises:
             MissingColumn: a rank table cannot have such a column.
-            Unreadable: the table is missing or damaged. The error may occur after some pieces.
+            Unreadable: the table cannot be read. The error may occur after some pieces.
 
         """
         return self._reader.rank_pieces(self.run_id(run), columns)
@@ -272,7 +272,7 @@ class Runs:
             ks: the k. A hit is a token with rank <= k.
 
         Raises:
-            Unreadable: the rank table is missing or damaged.
+            Unreadable: the rank table cannot be read.
 
         """
         return self._reader.counts_by_document(self.run_id(run), ks)
@@ -288,7 +288,7 @@ class Runs:
             ks: the k. A hit is a token with rank <= k.
 
         Raises:
-            Unreadable: the rank table is missing or damaged.
+            Unreadable: the rank table cannot be read.
             WithoutRanks: the run was imported without ranks, and CE or RBP_k at one of the k is unknown.
 
         """

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from pathlib import Path
 
 _MAX_LISTED = 12  # largest number of names in a message
+_NUMBER_IN_TEXT = re.compile(r"errno (\d+)\]", re.IGNORECASE)
+_REMEDIES = {
+    (errno.ENOSPC, errno.EDQUOT): "free some space and run again; finished measurements are kept",
+    (errno.EACCES, errno.EPERM, errno.EROFS): "change its permissions, or give another path",
+    (errno.EMFILE, errno.ENFILE): "allow more open files, for example with `ulimit -n 4096`, and run again",
+    (errno.EIO, errno.ESTALE): "check the disk or the network file system, and run again",
+    (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP): "give another path",
+}
+"""What a user can do if the operating system cannot open, read or write a file, by the numbers of the error."""
 
 
 class RbptrackError(Exception):
@@ -31,6 +41,10 @@ class StoreRefuses(BadInput):
 
 class MissingArtifact(RbptrackError):
     """A file of a run is missing or damaged."""
+
+
+class FileAccessError(RbptrackError):
+    """The operating system cannot open, read or write a file. The file may be undamaged."""
 
 
 class MeasurementError(RbptrackError):
@@ -79,30 +93,27 @@ def shortened_list(names: Sequence[str], *, limit: int = _MAX_LISTED) -> str:
     return f"{', '.join(names[:shown])} and {len(names) - shown} more"
 
 
-def disk_error(error: BaseException, folder: Path) -> RbptrackError | None:
-    """Return an error for the user if an exception means a full disk or a path that cannot be used.
+def file_access_error(error: BaseException, place: object) -> FileAccessError | None:
+    """Return the error for the user if the operating system could not open, read or write a file.
 
     Args:
-        error: any exception.
-        folder: the folder to name in the message if the exception does not name a file.
+        error: any exception. A FileAccessError is returned as it is.
+        place: the file or folder to name in the message if the exception does not name a file.
 
     Returns:
-        The error, or None if the exception has another reason.
+        The error, or None if the exception has another reason. A file that does not exist is another reason.
 
     """
+    if isinstance(error, FileAccessError):
+        return error
     if not isinstance(error, OSError):
         return None
-    text = str(error)  # Arrow gives the number of a system error in the text only
-    if error.errno in (errno.ENOSPC, errno.EDQUOT) or f"errno {errno.ENOSPC}]" in text:
-        return RbptrackError(f"the disk is full at {folder}: free some space and run again; measurements are kept")
-    if error.errno in (errno.EACCES, errno.EROFS) or "Read-only file system" in text:
-        reason = error.strerror or text
-        return RbptrackError(
-            f"{error.filename or folder} cannot be read or written ({reason}): change its permissions or give another "
-            "path"
-        )
-    if error.errno in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP, errno.EPERM):
-        return RbptrackError(f"{error.filename or folder}: {error.strerror}; give another path")
+    number_in_text = _NUMBER_IN_TEXT.search(str(error))  # Arrow may give the number in the text only
+    number = error.errno or (int(number_in_text[1]) if number_in_text else 0)
+    for numbers, remedy in _REMEDIES.items():
+        if number in numbers:
+            path = error.filename2 or error.filename or place  # the second file is the target of a copy
+            return FileAccessError(f"{path} cannot be read or written ({os.strerror(number)}): {remedy}")
     return None
 
 

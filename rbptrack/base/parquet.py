@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rbptrack.base.errors import MissingArtifact
+from rbptrack.base.errors import MissingArtifact, file_access_error
 from rbptrack.base.files import replacing
 
 _CHECKSUM_BYTES = 4
@@ -85,6 +85,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
     Raises:
         MissingArtifact: the file does not exist or is damaged.
+        FileAccessError: the operating system cannot open or read the file.
 
     """
     with _open_checked(path) as file:
@@ -100,6 +101,7 @@ def read_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[p
 
     Raises:
         MissingArtifact: the file does not exist or is damaged.
+        FileAccessError: the operating system cannot open or read the file.
 
     """
     with _open_checked(path) as file:
@@ -114,6 +116,7 @@ def read_rows(path: Path, column: str, values: Collection[int]) -> pa.Table:
 
     Raises:
         MissingArtifact: the file does not exist or is damaged.
+        FileAccessError: the operating system cannot open or read the file.
 
     """
     wanted = np.unique(np.fromiter(values, np.int64))
@@ -135,7 +138,13 @@ def read_rows(path: Path, column: str, values: Collection[int]) -> pa.Table:
 
 @contextmanager
 def _open_checked(path: Path) -> Iterator[Any]:
-    """Open a Parquet file for a block. Raises MissingArtifact if it does not exist, or if the block finds damage."""
+    """Open a Parquet file for a block.
+
+    Raises:
+        MissingArtifact: the file does not exist, or the block finds damage.
+        FileAccessError: the operating system cannot open or read the file.
+
+    """
     try:
         with path.open("rb") as file:
             footer = _read_footer(file)
@@ -148,8 +157,8 @@ def _open_checked(path: Path) -> Iterator[Any]:
     except FileNotFoundError as error:
         raise MissingArtifact(f"{path} does not exist") from error
     except Exception as error:  # damaged bytes make Arrow raise exceptions of every kind
-        raise MissingArtifact(
-            f"{path} is damaged or cannot be read: restore it from a copy, or measure again with force=true"
+        raise file_access_error(error, path) or MissingArtifact(
+            f"{path} is damaged: restore it from a copy, or measure again with force=true"
         ) from error
 
 

@@ -18,7 +18,7 @@ import typer
 from typer.exceptions import TyperException
 
 from rbptrack import __version__
-from rbptrack.base.errors import BadInput, RbptrackError, disk_error, nearest
+from rbptrack.base.errors import BadInput, RbptrackError, file_access_error, nearest
 from rbptrack.base.process import INTERRUPTED, Stopped, search_garbage_rarely, stop_signals_raise
 from rbptrack.base.secrets import without_password
 from rbptrack.cli import plugins
@@ -198,7 +198,7 @@ def _run_with_messages(command: Callable[[], int]) -> int:
         except OSError:
             print_problem("the working folder does not exist any more: change to another folder")
             return 1
-        known_error = disk_error(error, Path(error.filename or folder))
+        known_error = file_access_error(error, folder)
         if known_error is None:
             raise
         print_problem(str(known_error))

@@ -38,9 +38,10 @@ def verify(
 
 
 def _print_totals(faults: Sequence[Fault], *, repair: bool) -> None:
-    """Print how many runs are damaged or lost, and what the user can do."""
-    damaged = {fault.run_id: fault for fault in faults if not fault.is_lost}
-    lost = {fault.run_id for fault in faults} - damaged.keys()
+    """Print how many runs are damaged, lost or unreadable, and what the user can do."""
+    damaged = {fault.run_id: fault for fault in faults if fault.kind == "damaged"}
+    lost = {fault.run_id for fault in faults if fault.kind == "lost"} - damaged.keys()
+    unreadable = {fault.run_id for fault in faults if fault.kind == "unreadable"}
     imported = [fault for fault in damaged.values() if fault.imported_from]
     num_imported = sum(fault.is_measurement for fault in imported)
     num_imported_scores = len(imported) - num_imported
@@ -64,3 +65,5 @@ def _print_totals(faults: Sequence[Fault], *, repair: bool) -> None:
         print_text(f"{counted(num_other_runs, 'run')} of sweeps or analyses {state}")
     if lost:
         print_text(f"{counted(len(lost), 'run')} missing from the store; --repair cannot mark missing runs")
+    if unreadable:
+        print_text(f"{counted(len(unreadable), 'run')} not checked to the end, because a file cannot be read")

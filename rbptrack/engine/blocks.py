@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rbptrack.base.errors import MeasurementError, RbptrackError
+from rbptrack.base.errors import FileAccessError, MeasurementError, RbptrackError
 from rbptrack.base.files import write_whole
 from rbptrack.engine.batches import Batch, group_sequences, make_batch
 from rbptrack.ranks import IntArray, RankTable
@@ -149,7 +149,10 @@ class Blocks:
             raise MeasurementError(f"{self._folder} belongs to another corpus: remove it, or name another folder")
 
     def _find_saved(self) -> Iterator[SequenceRange]:
-        """Yield the blocks in the folder. Delete those that cannot be read or have the wrong number of tokens."""
+        """Yield the blocks in the folder. Delete those that are damaged or have the wrong number of tokens.
+
+        Raises FileAccessError if the operating system cannot read a block. The block may be undamaged, so it is kept.
+        """
         for path in sorted(self._folder.glob("*.parquet")):
             name = _BLOCK_NAME.fullmatch(path.name)
             if name is None:
@@ -159,6 +162,8 @@ class Blocks:
                 if len(RankTable.read(path)) == self.num_tokens(block):
                     yield block
                     continue
+            except FileAccessError:
+                raise
             except RbptrackError:
                 pass
             log.warning("%s is damaged: its tokens are measured again", path)

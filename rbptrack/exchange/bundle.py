@@ -81,13 +81,13 @@ def export_bundle(runs: Runs, path: Path, *, reading: str = "") -> int:
 
 
 def is_bundle(path: Path) -> bool:
-    """Return whether a file is a bundle."""
-    if not path.is_file() or not zipfile.is_zipfile(path):
+    """Return whether a file is a bundle. Raises OSError if the operating system cannot read the file."""
+    if not path.is_file():
         return False
     try:
-        with zipfile.ZipFile(path) as bundle:
+        with _open_bundle(path) as bundle:
             return _MANIFEST in bundle.namelist()
-    except (*_DAMAGE_ERRORS, OSError):
+    except BadInput:
         return False
 
 

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from rbptrack.analysis.input_files import parse_json
 from rbptrack.analysis.rules import ImportedRow
-from rbptrack.base.errors import RbptrackError, first_line, shortened_list
+from rbptrack.base.errors import FileAccessError, RbptrackError, file_access_error, first_line, shortened_list
 from rbptrack.base.files import sha256
 from rbptrack.base.parquet import read_table
 from rbptrack.base.secrets import without_password
@@ -65,6 +65,8 @@ _RECORD_TYPES = TypeAdapter(Record)
 def faults_of_measurement(folder: Path, fingerprint: str) -> Iterator[str]:
     """Yield a sentence for each fault of an unpacked measurement.
 
+    Raises OSError or FileAccessError if the operating system cannot read a file of the folder.
+
     Args:
         folder: the folder with the measurement's record and files.
         fingerprint: the fingerprint in the name of the bundle's folder.
@@ -78,11 +80,11 @@ def faults_of_measurement(folder: Path, fingerprint: str) -> Iterator[str]:
     except ValidationError as error:
         yield f"{RECORD_FILE}: {next(broken_rules(error)).sentence}"
         return
+    except FileNotFoundError:
+        yield f"{RECORD_FILE} is missing"
+        return
     except RbptrackError as error:
         yield first_line(error)
-        return
-    except OSError as error:
-        yield f"{RECORD_FILE} cannot be read: {error.strerror}"
         return
     faults = [*_faults_of_names(record), *_faults_of_values(record), *_faults_of_identity(record, fingerprint)]
     if not faults:
@@ -246,19 +248,21 @@ def _faults_of_files(record: Record, folder: Path) -> Iterator[str]:
             yield from _faults_of_unscored(read_table(folder / UNSCORED_FILE))
         if TOKENS_FILE in present:
             yield from _faults_of_tokens(parse_json((folder / TOKENS_FILE).read_bytes(), TOKENS_FILE))
-    except (RbptrackError, OSError, ValueError, RecursionError) as error:
+    except FileAccessError:
+        raise
+    except (RbptrackError, ValueError, RecursionError) as error:
         yield first_line(error).replace(f"{folder}/", "")
 
 
 def _check_size(path: Path) -> None:
-    """Raise RbptrackError if a table cannot be read, or has more rows than bytes.
+    """Raise RbptrackError if a file is not a table, or has more rows than bytes.
 
     Parquet stores billions of equal values in a few bytes. If such a table were read, it would fill the memory.
     """
     try:
         rows = pq.read_metadata(path).num_rows
     except Exception as error:  # damaged bytes make Arrow raise exceptions of every kind
-        raise RbptrackError(f"{path.name} is not a readable Parquet file") from error
+        raise file_access_error(error, path) or RbptrackError(f"{path.name} is not a Parquet file") from error
     size = path.stat().st_size
     if rows > max(size, _MAX_ROWS_OF_SMALL_FILES):
         raise RbptrackError(f"{path.name} holds {rows:,} rows in {size:,} bytes, which is not plausible")

@@ -15,7 +15,7 @@ from torch import nn
 
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, is_panic
 from rbptrack.config.schema import Candidates
-from rbptrack.models.checkpoint import describe_damaged_file
+from rbptrack.models.checkpoint import describe_unreadable_file
 from rbptrack.models.quantised import check_quantisation, silence_torchao
 from rbptrack.sources import hub
 from rbptrack.sources.pin import Pinned
@@ -103,11 +103,11 @@ def load_part(part: str, pinned: Pinned, load: Callable[..., Any], remedy: str =
 def failure_reason(error: BaseException, pinned: Pinned) -> str:
     """Explain in one line why the files of a model cannot be loaded.
 
-    If a JSON file is damaged, the line names it. Otherwise it quotes the library's error.
+    If a JSON file cannot be read or is damaged, the line names it. Otherwise it quotes the library's error.
     """
-    damage = describe_damaged_file(pinned)
-    if damage:
-        return damage
+    unreadable_file = describe_unreadable_file(pinned)
+    if unreadable_file:
+        return unreadable_file
     message = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
     if isinstance(error, KeyError):
         return f"{message} is missing in its files, or transformers does not know it"

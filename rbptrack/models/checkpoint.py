@@ -72,8 +72,8 @@ def only_pickles_message(name: str) -> str:
     )
 
 
-def describe_damaged_file(pinned: Pinned) -> str:
-    """Describe the first damaged JSON file of a model in a clause. Return an empty text if no JSON file is damaged."""
+def describe_unreadable_file(pinned: Pinned) -> str:
+    """Describe in a clause the first JSON file of a model that cannot be read or is damaged; empty if there is none."""
     if pinned.gguf:
         return ""
     for name in _JSON_FILES:
@@ -82,7 +82,9 @@ def describe_damaged_file(pinned: Pinned) -> str:
             continue
         try:
             content = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
+        except OSError as error:
+            return f"{name} cannot be read ({error.strerror})"
+        except (ValueError, RecursionError) as error:
             return f"{name} is damaged or not JSON ({first_line(error)})"
         if not isinstance(content, dict):
             return f"{name} must hold a JSON object"

@@ -133,7 +133,7 @@ def render_reading(
 
     Raises:
         BadInput: a document does not exist, or no measurement has ranks and texts of tokens.
-        Unreadable: the ranks of all measurements are missing or damaged.
+        Unreadable: the ranks of no measurement can be read.
 
     """
     notes: list[str] = []

@@ -16,7 +16,7 @@ import pyarrow as pa
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-from rbptrack.base.errors import BadInput, MissingArtifact
+from rbptrack.base.errors import BadInput, FileAccessError, MissingArtifact
 from rbptrack.base.files import write_whole
 from rbptrack.base.parquet import read_table, write_table
 
@@ -42,7 +42,7 @@ def writable_folder(folder: Path) -> Path:
 
 
 def cached_table(name: str, schema: pa.Schema, compute: Callable[[], pa.Table]) -> pa.Table:
-    """Return the table that is cached under a name. If it is missing or damaged, compute and cache it first.
+    """Return the table that is cached under a name. If it cannot be read, compute and cache it first.
 
     If several processes need the table, one computes it and the others wait. If the cache folder cannot be written,
     the table is computed at every call.
@@ -55,7 +55,7 @@ def cached_table(name: str, schema: pa.Schema, compute: Callable[[], pa.Table]) 
 
     """
     path = root() / f"{name}.parquet"
-    with suppress(MissingArtifact):
+    with suppress(MissingArtifact, FileAccessError):
         return _read_checked(path, schema)
     with ExitStack() as stack:
         try:
@@ -63,10 +63,10 @@ def cached_table(name: str, schema: pa.Schema, compute: Callable[[], pa.Table]) 
             stack.enter_context(FileLock(path.with_suffix(".lock")))
         except OSError:
             return compute()
-        with suppress(MissingArtifact):  # another process may have computed it while this one waited
+        with suppress(MissingArtifact, FileAccessError):  # another process may have computed it while this one waited
             return _read_checked(path, schema)
         table = compute()
-        with suppress(OSError):
+        with suppress(OSError, BadInput):
             write_table(path, table)
         return table
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuses, disk_error, first_line
+from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuses, file_access_error, first_line
 from rbptrack.base.files import write_whole
 from rbptrack.base.process import raise_for_last_signal
 from rbptrack.config.paths import cells_folder
@@ -110,7 +110,7 @@ class Failed:
     @classmethod
     def from_error(cls, title: str, error: Exception) -> Failed:
         """Make the outcome of a cell that ended with an error. If the error is unexpected, log its traceback."""
-        expected_error = error if isinstance(error, RbptrackError) else disk_error(error, cells_folder())
+        expected_error = error if isinstance(error, RbptrackError) else file_access_error(error, cells_folder())
         if expected_error is None:
             log.error("%s failed", title, exc_info=error)
             message = f"{type(error).__name__}: {first_line(error)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pandas as pd
 
 from rbptrack.analysis.rank_store import RankStore
-from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway, first_line
+from rbptrack.base.errors import FileAccessError, MissingArtifact, RbptrackError, StoreAway, file_access_error
 from rbptrack.base.parquet import read_table
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources import cache
@@ -26,7 +25,8 @@ T = TypeVar("T")
 class Artifacts(RankStore):
     """Reads the artifacts of runs.
 
-    The methods raise MissingArtifact if an artifact is missing or damaged, and StoreAway if the store does not answer.
+    The methods raise MissingArtifact if an artifact is missing or damaged, FileAccessError if the operating system
+    cannot read it, and StoreAway if the store does not answer.
 
     Attributes:
         connection: the connection to the store.
@@ -43,9 +43,13 @@ class Artifacts(RankStore):
         folder = local_path(self._location(run_id))
         if folder is None:
             return self._download_to_cache(run_id, name)
-        if not (folder / name).is_file():
-            raise MissingArtifact(f"run {run_id} lacks its artifact {name}: {folder / name} does not exist")
-        return folder / name
+        path = folder / name
+        try:
+            path.stat()
+        except OSError as error:
+            missing = MissingArtifact(f"run {run_id} lacks its artifact {name}: {path} does not exist")
+            raise file_access_error(error, path) or missing from error
+        return path
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
         """Read the rank table of a measurement. If `columns` is None, all columns are read."""
@@ -115,6 +119,8 @@ class Artifacts(RankStore):
         path = self.artifact(run_id, name)
         try:
             return read(path)
+        except FileAccessError:
+            raise
         except RbptrackError:
             if not path.is_relative_to(_cache_folder()):
                 raise
@@ -139,9 +145,12 @@ class Artifacts(RankStore):
         return cached
 
     def download(self, run_id: str, name: str, folder: Path) -> Path:
-        """Copy an artifact into a folder without using the cache. Return the path of the copy."""
+        """Download an artifact into a folder without using the cache. Return the path of the copy.
+
+        If the artifact is on this machine, it is not copied, and its own path is returned.
+        """
         if local_path(self._location(run_id)) is not None:
-            return Path(shutil.copy(self.artifact(run_id, name), folder))
+            return self.artifact(run_id, name)
         import mlflow.artifacts
         from mlflow.exceptions import MlflowException
 
@@ -155,10 +164,11 @@ class Artifacts(RankStore):
             except (MlflowException, OSError) as error:
                 names = {entry.path for entry in self.connection.client.list_artifacts(run_id)}
                 if name in names:
-                    raise StoreAway(
-                        f"the artifact {name} of run {run_id} cannot be downloaded ({first_line(error)}): try again "
-                        "later"
-                    ) from error
+                    reason = str(error).strip().rpartition("\n")[2]  # MLflow gives the reason of the system at the end
+                    away = StoreAway(
+                        f"the artifact {name} of run {run_id} cannot be downloaded ({reason}): try again later"
+                    )
+                    raise file_access_error(error, folder) or away from error
                 raise MissingArtifact(f"run {run_id} lacks its artifact {name}") from error
 
 

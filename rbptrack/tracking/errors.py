@@ -100,7 +100,7 @@ def _explain_system_error(error: BaseException, store: str, quoted: str) -> Rbpt
     if number in (errno.ENOSPC, errno.EDQUOT):
         return _disk_is_full(store)
     if number in (errno.EROFS, errno.EACCES):
-        return StoreRefuses(f"the tracking store {store} is not writable: {error}")
+        return StoreRefuses(f"the tracking store {store} cannot be read or written: {error}")
     if isinstance(error, ConnectionError):
         return StoreAway(f"the tracking store {store} does not answer: {error}")
     return None
@@ -116,6 +116,11 @@ def _explain_sqlite_error(error: BaseException, store: str, quoted: str) -> Rbpt
         return StoreRefuses(f"the tracking store {store} is not writable: {quoted}")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreAway(f"the tracking store {store} does not answer: {error}")
+    if code == sqlite3.SQLITE_CANTOPEN:  # SQLite does not tell the reason of the operating system
+        return BadInput(
+            f"the tracking store {store} cannot be opened: check the permissions of the file and its folder, and the "
+            "limit of open files (`ulimit -n`)"
+        )
     return BadInput(f"the tracking store {store} cannot be used: {quoted}")
 
 

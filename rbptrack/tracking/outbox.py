@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway, StoreRefuses, first_line
+from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway, StoreRefuses, file_access_error, first_line
 from rbptrack.base.files import sha256, sync_tree, write_whole
 from rbptrack.config.paths import cells_folder, mlruns_folder
 from rbptrack.tracking.names import RECORD_FILE, SEAL_FILE, STORE_FILE
@@ -88,6 +88,7 @@ class Outbox:
 
         Raises:
             MissingArtifact: the folder is damaged.
+            FileAccessError: the operating system cannot read a file of the folder.
             StoreAway: the store does not answer.
             StoreRefuses: the store does not let this user write.
 
@@ -158,15 +159,26 @@ class Outbox:
 
 
 def _read_name(folder: Path) -> str:
-    """Return the name of the measurement in a folder, or the beginning of its fingerprint if the record is damaged."""
+    """Return the name of the measurement in a folder. If it cannot be read, return the beginning of its fingerprint.
+
+    Raises FileNotFoundError if another process has removed the record.
+    """
     try:
         return Record.read(folder).name
-    except MissingArtifact:
+    except FileNotFoundError:
+        raise
+    except (MissingArtifact, OSError):
         return folder.name[:12]
 
 
 def _read_checked_record(folder: Path) -> tuple[Record, str]:
-    """Return the record in a folder, and its seal. Raises MissingArtifact if the record or a file is damaged."""
+    """Return the record in a folder, and its seal.
+
+    Raises:
+        MissingArtifact: the record or a file is missing or damaged.
+        FileAccessError: the operating system cannot read the record or a file.
+
+    """
     damaged = [RECORD_FILE]
     try:
         content = (folder / RECORD_FILE).read_bytes()
@@ -176,7 +188,8 @@ def _read_checked_record(folder: Path) -> tuple[Record, str]:
             damaged = [name for name, digest in record.files.items() if sha256(folder / name) != digest]
     except OSError as error:
         problem = f"{Path(error.filename or folder).name}: {error.strerror}"
-        raise MissingArtifact(f"{folder} is damaged ({problem}): remove it, and measure again") from error
+        damage = MissingArtifact(f"{folder} is damaged ({problem}): remove it, and measure again")
+        raise file_access_error(error, folder) or damage from error
     if damaged:
         raise MissingArtifact(f"{folder} is damaged ({', '.join(damaged)}): remove it, and measure again")
     return record, seal

@@ -362,7 +362,7 @@ class Store(Artifacts):
         faults_by_run: dict[str, list[str]] = {}
         for fault in find_faults(self, self.measurements, self.reports):
             yield fault
-            if not fault.is_lost:
+            if fault.kind == "damaged":
                 faults_by_run.setdefault(fault.run_id, []).append(fault.text)
         if repair:
             for run_id, texts in faults_by_run.items():

@@ -11,9 +11,16 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway, first_line
+from rbptrack.base.errors import (
+    FileAccessError,
+    MissingArtifact,
+    RbptrackError,
+    StoreAway,
+    file_access_error,
+    first_line,
+)
 from rbptrack.base.files import sha256
 from rbptrack.ranks import RankHistogram, parse_rbp_name
 from rbptrack.tracking.names import (
@@ -58,8 +65,9 @@ class Fault:
         run_id: the ID of the run.
         name: the name of the run. For a missing measurement of a sweep, the name of the sweep.
         text: what is wrong.
-        is_lost: whether the run is missing, no longer FINISHED, or in another experiment. `verify --repair` cannot mark
-            it as damaged.
+        kind: "damaged" if the run differs from its record. `verify --repair` marks only such runs. "lost" if the run is
+            missing, no longer FINISHED, or in another experiment. "unreadable" if the operating system cannot read one
+            of its files.
         is_measurement: whether the run is a measurement. Other runs hold sweeps, analyses or scores.
         imported_from: the name of the file from which the run was imported; empty if it was not imported.
 
@@ -68,7 +76,7 @@ class Fault:
     run_id: str
     name: str
     text: str
-    is_lost: bool = False
+    kind: Literal["damaged", "lost", "unreadable"] = "damaged"
     is_measurement: bool = True
     imported_from: str = ""
 
@@ -117,12 +125,18 @@ def _faults_of_run(store: Artifacts, run: Run, experiment: Experiment, measureme
     is_measurement = tags.get(Tag.KIND) == Kind.MEASUREMENT
     fault = Fault(run.info.run_id, run.info.run_name or "", "", is_measurement=is_measurement)
     if run.info.status != "FINISHED":
-        yield replace(fault, text=f"its status is {run.info.status}; it was FINISHED", is_lost=True)
+        yield replace(fault, text=f"its status is {run.info.status}; it was FINISHED", kind="lost")
         return
     if is_measurement != (experiment is measurements):
-        yield replace(fault, text=f"it was moved to the experiment {experiment.name}", is_lost=True)
-    for text in _differences_from_record(store, run):
-        yield replace(fault, text=text, imported_from=tags.get(Tag.IMPORTED_FROM, ""))
+        yield replace(fault, text=f"it was moved to the experiment {experiment.name}", kind="lost")
+    try:
+        for text in _differences_from_record(store, run):
+            yield replace(fault, text=text, imported_from=tags.get(Tag.IMPORTED_FROM, ""))
+    except (FileAccessError, OSError) as error:
+        access_error = file_access_error(error, fault.name)
+        if access_error is None:
+            raise
+        yield replace(fault, text=str(access_error), kind="unreadable")
 
 
 def _lost_measurements(store: Artifacts, name_of_sweep: dict[str, str], finished: set[str]) -> Iterator[Fault]:
@@ -131,13 +145,13 @@ def _lost_measurements(store: Artifacts, name_of_sweep: dict[str, str], finished
     for sweep_id, sweep_name in name_of_sweep.items():
         try:
             run_ids = json.loads(store.artifact(sweep_id, COVERS_FILE).read_bytes())
-        except (MissingArtifact, ValueError):  # no measurements, or a damaged file, which `_faults_of_run` reports
+        except (RbptrackError, OSError, ValueError):  # no measurements, or a fault that `_faults_of_run` reports
             continue
         for run_id in run_ids:
             if isinstance(run_id, str) and run_id not in finished and run_id not in reported:
                 reported.add(run_id)
                 text = f"this measurement of the sweep {_lost_run_state(store, run_id)}"
-                yield Fault(run_id, sweep_name, text, is_lost=True)
+                yield Fault(run_id, sweep_name, text, kind="lost")
 
 
 def _lost_run_state(store: Artifacts, run_id: str) -> str:
@@ -159,7 +173,13 @@ def _lost_run_state(store: Artifacts, run_id: str) -> str:
 
 
 def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
-    """Yield the differences between a finished run and its record. Raises StoreAway if the store does not answer."""
+    """Yield the differences between a finished run and its record.
+
+    Raises:
+        StoreAway: the store does not answer.
+        OSError, FileAccessError: the operating system cannot read a file.
+
+    """
     run_id = run.info.run_id
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -169,13 +189,10 @@ def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
                 yield f"{RECORD_FILE} does not match its seal"
                 return
             record = Record.parse(content)
-        except StoreAway:
+        except (FileAccessError, StoreAway):
             raise
         except RbptrackError as error:
             yield first_line(error)
-            return
-        except OSError as error:
-            yield f"{RECORD_FILE} cannot be read: {error.strerror}"
             return
         yield from _changed_values("param", record.params, run.data.params)
         yield from _changed_values("metric", record.metrics, _metrics_in_records(run.data.metrics, record.curves))
@@ -274,7 +291,7 @@ def _changed_curves(store: Artifacts, run_id: str, record: Record) -> Iterator[s
 
 
 def _faults_of_file(store: Artifacts, run_id: str, file: str, record: Record, folder: Path) -> Iterator[str]:
-    """Download an artifact into a folder, and yield its differences from the record."""
+    """Yield the differences between an artifact and the record. An artifact on a server is downloaded into a folder."""
     try:
         path = store.download(run_id, file, folder)
     except MissingArtifact:
@@ -284,4 +301,4 @@ def _faults_of_file(store: Artifacts, run_id: str, file: str, record: Record, fo
         yield f"{file} is damaged"
     elif file == RANKS_FILE:
         yield from numbers_that_disagree(record, path)
-    path.unlink()
+    (folder / file).unlink(missing_ok=True)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from rbptrack.base.errors import BadInput, RbptrackError, disk_error, first_line, nearest, shortened_list, unknown_name
+from rbptrack.base.errors import (
+    BadInput,
+    file_access_error,
+    first_line,
+    nearest,
+    shortened_list,
+    unknown_name,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,18 +51,33 @@ def test_shortened_list_names_10_and_counts_the_others() -> None:
     assert shortened_list([str(i) for i in range(20)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 10 more"
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.ENAMETOOLONG])
-def test_disk_error_explains_why_a_file_cannot_be_written(code: int, tmp_path: Path) -> None:
-    assert isinstance(disk_error(OSError(code, "why", "file"), tmp_path), RbptrackError)
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "why", "file"),
+        OSError(errno.EDQUOT, "why", "file"),
+        PermissionError(errno.EACCES, "why", "file"),
+        OSError(errno.EROFS, "why", "file"),
+        OSError(errno.EMFILE, "why", "file"),
+        OSError(errno.EIO, "why", "file"),
+        OSError(errno.ENAMETOOLONG, "why", "file"),
+    ],
+)
+def test_file_access_error_names_the_file_and_the_reason_of_the_system(error: OSError, tmp_path: Path) -> None:
+    message = str(file_access_error(error, tmp_path))
+    assert message.startswith("file ")
+    assert os.strerror(error.errno or 0) in message
 
 
-def test_disk_error_reads_the_error_number_in_a_text(tmp_path: Path) -> None:
-    assert isinstance(disk_error(OSError("[errno 28] No space left"), tmp_path), RbptrackError)
+def test_file_access_error_reads_the_error_number_in_a_text_of_arrow(tmp_path: Path) -> None:
+    message = str(file_access_error(OSError("[errno 28] No space left"), tmp_path))
+    assert str(tmp_path) in message
+    assert os.strerror(errno.ENOSPC) in message
 
 
-@pytest.mark.parametrize("error", [OSError(errno.EIO, "why"), ValueError("x")])
-def test_disk_error_returns_none_for_other_errors(error: Exception, tmp_path: Path) -> None:
-    assert disk_error(error, tmp_path) is None
+@pytest.mark.parametrize("error", [OSError(errno.ENOENT, "why"), OSError(errno.EINVAL, "why"), ValueError("x")])
+def test_file_access_error_returns_none_for_other_errors(error: Exception, tmp_path: Path) -> None:
+    assert file_access_error(error, tmp_path) is None
 
 
 def test_first_line_leaves_out_the_second_line_of_an_error() -> None:

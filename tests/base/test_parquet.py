@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rbptrack.base.errors import MissingArtifact
+from rbptrack.base.errors import FileAccessError, MissingArtifact
 from rbptrack.base.parquet import TableWriter, read_batches, read_table, write_table
+from tests.conftest import block_reading
 
 
 @pytest.fixture
@@ -93,6 +99,30 @@ def test_read_table_reports_a_missing_file(tmp_path: Path) -> None:
 def test_read_batches_reports_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(MissingArtifact):
         list(read_batches(tmp_path / "t.parquet"))
+
+
+def test_read_table_reports_why_the_system_cannot_open_a_file(tmp_path: Path, table: pa.Table) -> None:
+    path = tmp_path / "t.parquet"
+    write_table(path, table)
+    block_reading(path)
+    with pytest.raises(FileAccessError, match=os.strerror(errno.ELOOP)):
+        read_table(path)
+
+
+@contextmanager
+def no_file_can_be_opened() -> Iterator[None]:
+    """Forbid this process to open another file while a block runs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_read_table_reports_too_many_open_files(tmp_path: Path) -> None:
+    with no_file_can_be_opened(), pytest.raises(FileAccessError, match=os.strerror(errno.EMFILE)):
+        read_table(tmp_path / "t.parquet")
 
 
 def test_read_table_never_returns_another_number_after_a_flipped_bit(tmp_path: Path, table: pa.Table) -> None:

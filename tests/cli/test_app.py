@@ -129,7 +129,7 @@ def test_report_and_compare_do_not_write_a_page_through_a_link(
         (KeyboardInterrupt(), 130, "interrupted"),
         (Stopped(143), 143, "interrupted"),
         (RecursionError(), 2, "nested"),
-        (OSError(28, "No space left on device", "/data/x"), 1, "disk is full"),
+        (OSError(28, "No space left on device", "/data/x"), 1, "No space left on device"),
     ],
 )
 def test_error_of_a_command_sets_the_exit_code_and_hides_passwords(

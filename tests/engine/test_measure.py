@@ -14,12 +14,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from rbptrack.base.errors import BadInput, MeasurementError
+from rbptrack.base.errors import BadInput, FileAccessError, MeasurementError
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine import blocks, measure
 from rbptrack.ranks import RankTable
 from rbptrack.scoring import Head, Scores, scores_by_definition
+from tests.conftest import block_reading
 
 measure_module = sys.modules["rbptrack.engine.measure"]  # `rbptrack.engine.measure` is the function
 ENGINE = EngineConfig(batch_tokens=200, chunk_tokens=16, threads=1)
@@ -176,6 +177,15 @@ def test_measure_after_a_kill_repeats_only_lost_and_damaged_blocks(
     resumed = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "cut")
     assert resumed.fresh_tokens == uninterrupted.num_tokens - sum(rows) + rows[1] + rows[2]
     assert resumed.path.read_bytes() == uninterrupted.path.read_bytes()
+
+
+def test_measure_keeps_a_block_that_the_system_cannot_open(model: Any, corpus: Corpus, tmp_path: Path) -> None:
+    measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+    (block,) = (tmp_path / "blocks").glob("*.parquet")
+    block_reading(block)
+    with pytest.raises(FileAccessError, match=block.name):
+        measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+    assert block.is_symlink()
 
 
 def test_measure_in_a_finished_folder_measures_nothing(model: Any, corpus: Corpus, tmp_path: Path) -> None:

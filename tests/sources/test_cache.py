@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from rbptrack.sources.cache import cached_table, root
+from tests.conftest import block_reading
 
 SCHEMA = pa.schema({"a": pa.int64()})
 
@@ -45,6 +46,12 @@ def test_cached_table_makes_a_table_again_if_its_file_has_another_schema(make: C
     # The column's name stands in the schema at the end of the file, which no checksum covers.
     damaged = path.read_bytes().replace(b"\x18\x01a", b"\x18\x01b")
     path.write_bytes(damaged)
+    assert cached_table("documents/x", SCHEMA, make)["a"].to_pylist() == [0, 1]
+
+
+def test_cached_table_makes_a_table_again_if_its_file_cannot_be_opened(make: Callable[[], pa.Table]) -> None:
+    cached_table("documents/x", SCHEMA, make)
+    block_reading(root() / "documents/x.parquet")
     assert cached_table("documents/x", SCHEMA, make)["a"].to_pylist() == [0, 1]
 
 

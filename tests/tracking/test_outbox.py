@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
@@ -16,7 +17,7 @@ from rbptrack.base.errors import BadInput, MissingArtifact, StoreAway
 from rbptrack.config.paths import cells_folder
 from rbptrack.tracking import Outbox, Record, Store
 from rbptrack.tracking.writer import RunWriter
-from tests.conftest import RunCommand
+from tests.conftest import RunCommand, block_reading
 from tests.store_fixtures import WriteCell
 from tests.tracking.conftest import runs_in
 from tests.tracking.interrupts import interrupt, interrupt_after
@@ -221,6 +222,18 @@ def test_deliver_refuses_a_damaged_folder(
     (result,) = Outbox(store).deliver_waiting()
     assert result.error
     assert runs_in(store) == []
+
+
+def test_deliver_waiting_does_not_call_a_folder_damaged_whose_file_the_system_cannot_open(
+    store: Store, write_cell: WriteCell
+) -> None:
+    folder = write_cell()
+    Outbox(store).write_address(folder)
+    block_reading(folder / "ranks.parquet")
+    (result,) = Outbox(store).deliver_waiting()
+    assert os.strerror(errno.ELOOP) in result.error
+    assert "damaged" not in result.error
+    assert folder.exists()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"curves": 3}'])

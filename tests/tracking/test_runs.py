@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from typing import Any
 
@@ -14,6 +16,7 @@ from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Outbox, Record, Store
+from tests.conftest import block_reading
 from tests.store_fixtures import WriteCell
 
 
@@ -155,6 +158,13 @@ def test_runs_name_the_measurement_whose_ranks_are_missing(store: Store, write_c
     run_id = Outbox(store).deliver(write_cell())
     store.artifact(run_id, "ranks.parquet").unlink()
     with pytest.raises(Unreadable, match=run_id):
+        store.runs().ranks(run_id)
+
+
+def test_runs_name_the_reason_of_the_system_if_ranks_cannot_be_opened(store: Store, write_cell: WriteCell) -> None:
+    run_id = Outbox(store).deliver(write_cell())
+    block_reading(store.artifact(run_id, "ranks.parquet"))
+    with pytest.raises(Unreadable, match=f"{run_id}.*{os.strerror(errno.ELOOP)}"):
         store.runs().ranks(run_id)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -13,6 +15,7 @@ import pytest
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Outbox, Record, Store
+from tests.conftest import block_reading
 from tests.store_fixtures import WriteCell
 
 FILES = (
@@ -127,6 +130,18 @@ def test_verify_finds_every_alteration_of_a_measurement(store: Store, write_cell
     run_id = Outbox(store).deliver(write_cell())
     assert unnoticed_alterations(store, run_id, ALTERATIONS_OF_A_MEASUREMENT) == []
     assert list(store.verify()) == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_verify_does_not_mark_a_measurement_whose_file_the_system_cannot_open(
+    name: str, store: Store, write_cell: WriteCell
+) -> None:
+    run_id = Outbox(store).deliver(write_cell())
+    block_reading(store.artifact(run_id, name))
+    (fault,) = store.verify(repair=True)
+    assert (fault.run_id, fault.kind) == (run_id, "unreadable")
+    assert os.strerror(errno.ELOOP) in fault.text
+    assert len(store.runs()) == 1
 
 
 def test_verify_finds_every_alteration_of_a_sweep(store: Store, sweep_and_measurement: tuple[str, str]) -> None:
