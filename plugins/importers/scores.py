@@ -79,21 +79,6 @@ _OTHER_WEIGHTS = (
 """
 
 
-class ScoreFile(NamedTuple):
-    """A file with scores.
-
-    Attributes:
-        file: the path.
-        file_format: the format, a key of `_FORMATS`.
-        content: the content of a JSON file; None for other files.
-
-    """
-
-    file: Path
-    file_format: str
-    content: Any
-
-
 class Score(NamedTuple):
     """A score in a file: its model, revision, task, value and number of items."""
 
@@ -104,21 +89,15 @@ class Score(NamedTuple):
     n: object
 
 
-class LeftOut(NamedTuple):
-    """A part of a file that is not imported, and the reason."""
+class Remark(NamedTuple):
+    """A task or a part of a file, and a clause about it: why it is not imported, or which of its values is used."""
 
     subject: str
-    reason: str
+    clause: str
+    is_left_out: bool = True
 
 
-class ChosenValue(NamedTuple):
-    """A task that has several values, and a sentence that says which one was used."""
-
-    subject: str
-    reason: str
-
-
-Item = Score | LeftOut | ChosenValue
+Item = Score | Remark
 """A score of a file, or a remark about the file."""
 
 
@@ -148,20 +127,19 @@ class Scores(Importer):
     """
 
     def takes(self, path: Path) -> bool:
-        return path.suffix.lower() == ".eval" or any(_recognise(file) for file in _list_files(path))
+        return path.suffix.lower() == ".eval" or any(_recognise(file)[0] for file in _list_files(path))
 
     def read(self, path: Path) -> Iterator[Imported]:
         names = read_pairs(self.names, "name", "model", option="names")
         if path.suffix.lower() == ".eval":
             raise BadInput(f"{path} is a log of inspect_ai: convert it with `inspect log convert --to json` first")
-        # By kind and reason: the tasks or files that the remark is about, in order.
-        remarks: dict[tuple[type[Item], str], dict[str, None]] = {}
+        subjects_by_remark: dict[tuple[str, bool], dict[str, None]] = {}  # the key is (clause, is_left_out)
         models: dict[str, None] = {}
         for file in _list_files(path):
             relative_path = file.relative_to(path).as_posix() if path.is_dir() else ""
             for place, item in _read_items(file, relative_path, self.metric):
-                if not isinstance(item, Score):
-                    remarks.setdefault((type(item), item.reason), {})[item.subject] = None
+                if isinstance(item, Remark):
+                    subjects_by_remark.setdefault(item[1:], {})[item.subject] = None
                     continue
                 if item.model is None and not self.model:
                     raise BadInput(f"{file} does not name the model of its scores: give model=NAME")
@@ -176,29 +154,14 @@ class Scores(Importer):
                 f"{path}: model={self.model} names one model, but the scores are of {shortened_list(list(models))}. "
                 "Leave out model="
             )
-        yield from _make_notes(remarks, models if not self.model else {}, names)
-
-
-def _make_notes(
-    remarks: Mapping[tuple[type[Item], str], Mapping[str, None]], models: Mapping[str, None], names: Mapping[str, str]
-) -> Iterator[ImportNote]:
-    """Yield a sentence for each kind of remark, and one about models whose weights an argument changes.
-
-    Args:
-        remarks: the tasks or files that a remark is about, by kind and reason.
-        models: the names of the models in the file; empty if the option `model` replaces them.
-        names: the models' names in the store, by their names in the file.
-
-    """
-    for (kind, reason), subjects in remarks.items():
-        subject_list = shortened_list(list(subjects))
-        yield ImportNote(f"{subject_list}: {reason}" if kind is ChosenValue else f"left out: {subject_list}: {reason}")
-    variants = [model for model in models if "+" in model and model not in names]
-    if variants:
-        yield ImportNote(
-            f"{shortened_list(variants)}: arguments change the weights, so each of these counts as a separate model. "
-            "names=FILE maps their names to names in the store"
-        )
+        for (clause, is_left_out), subjects in subjects_by_remark.items():
+            yield ImportNote(f"{'left out: ' if is_left_out else ''}{shortened_list(list(subjects))}: {clause}")
+        variants = [model for model in models if "+" in model and model not in names]
+        if variants and not self.model:
+            yield ImportNote(
+                f"{shortened_list(variants)}: arguments change the weights, so each of these counts as a separate "
+                "model. names=FILE maps their names to names in the store"
+            )
 
 
 def _list_files(path: Path) -> list[Path]:
@@ -208,27 +171,34 @@ def _list_files(path: Path) -> list[Path]:
     return sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
 
 
-def _recognise(file: Path) -> ScoreFile | None:
-    """Recognise the format of a file. Return None if the file does not hold scores in a known format."""
+def _recognise(file: Path) -> tuple[str, Any]:
+    """Recognise the format of a file with scores.
+
+    Returns:
+        The format, a key of `_FORMATS`, or an empty text if it is not known; and the content of a JSON file.
+
+    """
     suffix = file.suffix.lower()
     if suffix in _YAML_SUFFIXES and file.parent.name == ".eval_results":
-        return ScoreFile(file, "hub", None)
+        return "hub", None
     if suffix == ".json":
         try:
             content = load_json(file, finite=False)
         except BadInput:
-            return None
+            return "", None
         if isinstance(content, dict) and "eval" in content:
-            return ScoreFile(file, "inspect", content)
+            return "inspect", content
         if isinstance(content, dict) and "results" in content:
-            return ScoreFile(file, "lighteval" if "config_general" in content else "harness", content)
+            return "lighteval" if "config_general" in content else "harness", content
     if suffix in TABLE_SUFFIXES and {"task", "score"} <= column_names(file):
-        return ScoreFile(file, "table", None)
-    return None
+        return "table", None
+    return "", None
 
 
 def _read_items(file: Path, relative_path: str, metric: str) -> list[tuple[str, Item]]:
     """Return the scores of a file and remarks about it, each with its place in the file.
+
+    The place is empty if model and task identify the score.
 
     Args:
         file: the file.
@@ -239,41 +209,36 @@ def _read_items(file: Path, relative_path: str, metric: str) -> list[tuple[str, 
         BadInput: only this file is imported, and it cannot be read; or a table lacks a column.
 
     """
-    score_file = _recognise(file)
-    if score_file is None:
-        if relative_path:
-            return [("", LeftOut(relative_path, "not a file of scores"))]
-        score_file = ScoreFile(file, "table", None)  # reading it as a table raises an error that names the columns
+    file_format, content = _recognise(file)
+    if not file_format and relative_path:
+        return [("", Remark(relative_path, "not a file of scores"))]
     try:
-        return list(_read_scores(score_file, metric))
+        if file_format in ("", "table"):  # for an unknown format, this raises an error that names the columns
+            return list(_read_table(file))
+        if file_format == "hub":
+            items = _read_hub(file)
+        elif file_format == "inspect":
+            items = _read_inspect(file, content, metric)
+        elif file_format == "lighteval":
+            items = _read_lighteval(content, metric)
+        else:
+            items = _read_harness(content, metric)
+        return [("", _refuse_other_than_share(item)) for item in items]
     except _WRONG_SHAPE_ERRORS as error:
-        reason = f"cannot be read as {_FORMATS[score_file.file_format]}"
+        reason = f"cannot be read as {_FORMATS[file_format or 'table']}"
         if not relative_path:
             raise BadInput(f"{file} {reason}") from error
-        return [("", LeftOut(relative_path, reason))]
+        return [("", Remark(relative_path, reason))]
 
 
-def _read_scores(score_file: ScoreFile, metric: str) -> Iterator[tuple[str, Item]]:
-    """Yield the scores of a file and remarks about it, each with its place in the file.
-
-    The place is empty if model and task identify the score.
-    """
-    if score_file.file_format == "table":
-        yield from _read_table(score_file.file)
-        return
-    if score_file.file_format == "hub":
-        items = _read_hub(score_file.file)
-    elif score_file.file_format == "inspect":
-        items = _read_inspect(score_file.file, score_file.content, metric)
-    elif score_file.file_format == "lighteval":
-        items = _read_lighteval(score_file.content, metric)
-    else:
-        items = _read_harness(score_file.content, metric)
-    for item in items:
-        if isinstance(item, Score) and not _is_share(item.value):
-            yield "", LeftOut(item.task, f"a score must be a number from 0 to 1; got {item.value!r:.40}")
-        else:
-            yield "", item
+def _refuse_other_than_share(item: Item) -> Item:
+    """Return the item, or a remark instead of a score that is not a number from 0 to 1."""
+    if not isinstance(item, Score):
+        return item
+    value = item.value
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
+        return item
+    return Remark(item.task, f"a score must be a number from 0 to 1; got {value!r:.40}")
 
 
 def _read_table(path: Path) -> Iterator[tuple[str, Item]]:
@@ -295,7 +260,7 @@ def _read_table(path: Path) -> Iterator[tuple[str, Item]]:
         )
         yield place, Score(row["model"], row.get("revision"), task, row["score"], row.get("n"))
     if unread_columns:
-        yield "", LeftOut(f"columns {listed([name or '(without a name)' for name in unread_columns])}", "not known")
+        yield "", Remark(f"columns {listed([name or '(without a name)' for name in unread_columns])}", "not known")
 
 
 def _read_harness(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
@@ -375,12 +340,12 @@ def _read_lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
     for key, numbers in content["results"].items():
         parts = key.split("|")
         if len(parts) < 2:
-            yield LeftOut(key, "an average over the tasks of the file")
+            yield Remark(key, "an average over the tasks of the file")
             continue
         shots_index = 2 if len(parts) == 4 else -1  # older versions write suite|task|shots|truncation
         name = "|".join(parts[:shots_index])
         if not name.strip("|") or not parts[shots_index].isdecimal():
-            yield LeftOut(key, "not the name of a task and its number of shots")
+            yield Remark(key, "not the name of a task and its number of shots")
             continue
         chosen = yield from _choose_metric(name, numbers, metric)
         if chosen:
@@ -395,7 +360,7 @@ def _read_inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterat
     The log counts each sample once per epoch, so its count is divided by the number of epochs.
     """
     if content.get("status") not in (None, "success"):
-        yield LeftOut(file.name, f"a log with the status {str(content['status'])[:40]}")
+        yield Remark(file.name, f"a log with the status {str(content['status'])[:40]}")
         return
     evaluation = content["eval"]
     results = content["results"]
@@ -465,10 +430,11 @@ def _choose_metric(task: str, numbers: Mapping[str, object], metric: str) -> Gen
         if keys:
             if len(keys) > 1:
                 others = listed([key.partition(",")[2] or "none" for key in keys[1:]])
-                yield ChosenValue(task, f"{keys[0]} was used, not {others}; metric=NAME,FILTER selects another one")
+                clause = f"{keys[0]} was used, not {others}; metric=NAME,FILTER selects another one"
+                yield Remark(task, clause, is_left_out=False)
             return keys[0]
     missing = f"no metric {wanted}" if wanted else f"no {_METRICS[0]}, {_METRICS[1]} or the like"
-    yield LeftOut(task, f"{missing}; it has {shortened_list(list(numbers)) or 'none'}")
+    yield Remark(task, f"{missing}; it has {shortened_list(list(numbers)) or 'none'}")
     return ""
 
 
@@ -501,8 +467,3 @@ def _setting_text(value: object) -> str:
     """Return a setting as a part of a name. A long setting is replaced by the first 8 characters of its hash."""
     text = str(value) if isinstance(value, str | bool) else json.dumps(value, sort_keys=True, default=str)
     return text if len(text) <= _MAX_SETTING_LENGTH else hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _is_share(value: object) -> bool:
-    """Return whether a value is a number from 0 to 1."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1

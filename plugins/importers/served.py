@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ _ROUNDING_OF_P = 1.3e-2  # rank times p can exceed 1 by up to this if log-probab
 _MAX_LOGPROB = 1e-4  # nats; rounding can make a log-probability larger than 0 by up to this
 _MIN_LOGPROB = -1000.0  # nats; smaller values mean minus infinity, such as -9999.0 from vLLM and OpenAI
 _LOGPROBS_KEY = re.compile(rb'"(prompt_logprobs|input_token_logprobs|token_logprobs)"')
+_NO_ID = -1  # the id of a token whose id is unknown
 
 
 class Token(NamedTuple):
@@ -48,9 +49,6 @@ class Token(NamedTuple):
     id: int
     logprob: float | None
     rank: int
-
-
-_NO_ID = -1  # the id of a token whose id is unknown
 
 
 class Served(Importer):
@@ -131,12 +129,7 @@ class Served(Importer):
         The first token, special tokens and the token after each special token are not scored.
         """
         engine = _find_engine(response)
-        if engine == "SGLang":
-            tokens = _sglang_tokens(response["meta_info"])
-        elif engine == "echo":
-            tokens = _echo_tokens(response)
-        else:
-            tokens = _vllm_tokens(response)
+        tokens = _TOKEN_READERS[engine](response)
         if self.special and engine == "echo":
             raise BadInput("special=... cannot be used: an echo does not contain the ids of its tokens")
         if self.special and tokens[0].id == _NO_ID:
@@ -150,14 +143,7 @@ class Served(Importer):
         return np.array(scored, dtype=np.float64).reshape(-1, len(Token._fields))
 
     def _make_rank_table(self, path: Path, places: Sequence[str], documents: Sequence[FloatArray]) -> RankTable:
-        """Make the rank table of all responses, one document each.
-
-        Args:
-            path: the file, for error messages.
-            places: the place of each response in the file.
-            documents: the scored tokens of each response, (tokens, 4).
-
-        """
+        """Make the rank table of all responses, one document each. documents: their scored tokens, (tokens, 4) each."""
         if self.vocab_size < 1:
             raise BadInput(f"{path} has ranks, which need |V|: give vocab_size=N, the number of the model's logits")
         position, token, logprob, rank = np.concatenate(documents).T
@@ -208,21 +194,16 @@ def _parse_response(line: bytes, place: str) -> dict[str, Any]:
     return content
 
 
-def _sglang_tokens(meta_info: Mapping[str, Any]) -> list[Token]:
-    """Return the tokens of a prompt from the `meta_info` of a response of SGLang."""
+def _sglang_tokens(response: Mapping[str, Any]) -> list[Token]:
+    """Return the tokens of a prompt from a response of SGLang."""
+    meta_info = response["meta_info"]
     entries = meta_info.get("input_token_logprobs")
     if not entries:
         raise BadInput("input_token_logprobs is missing: ask with return_logprob=true and logprob_start_len=0")
     if len(entries) < meta_info.get("prompt_tokens", 0):
         count = f"{len(entries)} of {meta_info['prompt_tokens']}"
         raise BadInput(f"the response has only {count} tokens: ask with logprob_start_len=0")
-    tokens = []
-    for position, (logprob, token_id, *_) in enumerate(entries):
-        if logprob is None and not position:
-            tokens.append(_first_token(token_id))
-        else:
-            tokens.append(_checked_token(position, token_id, logprob))
-    return tokens
+    return [_checked_token(position, token_id, logprob) for position, (logprob, token_id, *_) in enumerate(entries)]
 
 
 def _echo_tokens(response: Mapping[str, Any]) -> list[Token]:
@@ -238,10 +219,7 @@ def _echo_tokens(response: Mapping[str, Any]) -> list[Token]:
             f"usage.prompt_tokens is {length!r}, with log-probabilities of {len(logprobs)} tokens: the length of the "
             "prompt must be known"
         )
-    tokens = [_first_token(None)]
-    for position, logprob in enumerate(logprobs[1:length], start=1):
-        tokens.append(_checked_token(position, None, logprob))
-    return tokens
+    return [_checked_token(position, None, logprob) for position, logprob in enumerate(logprobs[:length])]
 
 
 def _vllm_tokens(response: Mapping[str, Any]) -> list[Token]:
@@ -262,7 +240,7 @@ def _vllm_tokens(response: Mapping[str, Any]) -> list[Token]:
     tokens = []
     for position, entry in enumerate(entries):
         if entry is None and not position:
-            tokens.append(_first_token(ids[0] if ids else None))
+            tokens.append(_checked_token(0, ids[0] if ids else None, None))
             continue
         if ids is None and len(entry) != 1:
             raise BadInput(
@@ -280,18 +258,12 @@ def _vllm_tokens(response: Mapping[str, Any]) -> list[Token]:
     return tokens
 
 
-def _first_token(token_id: object) -> Token:
-    """Return the first token of a prompt, which has no log-probability. token_id: its id, or None if it is unknown."""
-    return Token(0, _checked_id(0, token_id), None, 0)
-
-
-def _checked_id(position: int, token_id: object) -> int:
-    """Return a token's id, or `_NO_ID` for None. Raises BadInput if it is not a whole number from 0."""
-    if token_id is None:
-        return _NO_ID
-    if not isinstance(token_id, int) or isinstance(token_id, bool) or not 0 <= token_id < 2**31:
-        raise BadInput(f"token {position} has the id {token_id!r}; a whole number from 0 is needed")
-    return token_id
+_TOKEN_READERS: Mapping[str, Callable[[Mapping[str, Any]], list[Token]]] = {
+    "SGLang": _sglang_tokens,
+    "echo": _echo_tokens,
+    "vLLM": _vllm_tokens,
+}
+"""The function that reads the tokens of a response, by engine."""
 
 
 def _checked_token(position: int, token_id: object, logprob: object, rank: int = 0) -> Token:
@@ -300,17 +272,23 @@ def _checked_token(position: int, token_id: object, logprob: object, rank: int =
     Args:
         position: the index of the token in the prompt.
         token_id: the id, or None if it is unknown.
-        logprob: ln p, in nats.
+        logprob: ln p, in nats. It may be None for the first token.
         rank: the rank, or 0 if it is unknown.
 
     Raises:
         BadInput: ln p is above 0 or means minus infinity, or the id is not a whole number from 0.
 
     """
+    if token_id is None:
+        token_id = _NO_ID
+    elif not isinstance(token_id, int) or isinstance(token_id, bool) or not 0 <= token_id < 2**31:
+        raise BadInput(f"token {position} has the id {token_id!r}; a whole number from 0 is needed")
+    if logprob is None and position == 0:
+        return Token(0, token_id, None, rank)
     if isinstance(logprob, bool) or not isinstance(logprob, (int, float)) or not logprob <= _MAX_LOGPROB:
         raise BadInput(f"token {position} has the log-probability {logprob!r}; a number of at most 0 is needed")
     if logprob < _MIN_LOGPROB:
         raise BadInput(
             f"token {position} has the log-probability {logprob!r}, which means minus infinity: CE cannot be computed"
         )
-    return Token(position, _checked_id(position, token_id), min(float(logprob), 0.0), rank)
+    return Token(position, token_id, min(float(logprob), 0.0), rank)
