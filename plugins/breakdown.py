@@ -65,9 +65,7 @@ _IDENTIFIER = re.compile(r"\w*[^\W\d_]\w*")  # letters with digits, underscores 
 def kind_of(text: str) -> str:
     """Return the kind of a token, one of `KINDS`. White space around other characters is ignored.
 
-    Args:
-        text: the text of the token; empty if it is unknown.
-
+    text: the text of the token; empty if it is unknown.
     """
     stripped = text.strip()
     if not stripped:
@@ -280,10 +278,10 @@ class Breakdown(Analyzer):
                     continue
                 for i, name in enumerate(classes):
                     pairs = [_class_and_rest(size.sums[by], i) for size in sizes]
-                    _compare(report, {**family.keys, "by": by, "class": name}, metrics, family.s, pairs)
+                    compare_with_rest(report, {**family.keys, "by": by, "class": name}, metrics, family.s, pairs)
         report.notes += reading.notes
-        report.headline = _headline(report)
         if report.questions:
+            report.headline = _headline(report)
             _draw(report)
         return report
 
@@ -292,10 +290,7 @@ def _read_sums(runs: Runs, run_id: str, classifications: Mapping[str, Classifica
     """Read the sums of one run for each classification that has a class for all of the run's tokens."""
     columns = ["document", "position", "field", "token", "rank", "logprob"]
     pieces = [sum_by_class(piece, classifications, ks) for piece in runs.rank_pieces(run_id, columns)]
-    names = {}
-    for name, classification in classifications.items():
-        if all(name in piece for piece in pieces):
-            names[name] = classification.names
+    names = {by: value.names for by, value in classifications.items() if all(by in piece for piece in pieces)}
     sums = {name: np.concatenate([piece[name] for piece in pieces]) for name in names}
     all_classes = sums[POSITION].sum(axis=1)
     sums[POSITION] = keep_documents_that_reach_last_bin(sums[POSITION])
@@ -307,7 +302,7 @@ def _class_and_rest(sums: FloatArray, i: int) -> FloatArray:
     return np.stack([sums[:, i], sums.sum(axis=1) - sums[:, i]], axis=1)
 
 
-def _compare(
+def compare_with_rest(
     report: Report, case: dict[str, Any], metrics: Sequence[str], s: FloatArray, pairs: Sequence[FloatArray]
 ) -> None:
     """Add the comparison of one class with the rest to a report.
@@ -387,13 +382,7 @@ def _read_classifications(runs: Runs, run_id: str) -> tuple[dict[str, Classifica
 
 
 def _add_counts(counts: IntArray, numbers: IntArray) -> IntArray:
-    """Count how often each number 0, 1, ... occurs in `numbers`, and add earlier counts.
-
-    Args:
-        counts: the earlier count of each number, (n,). The result is longer if a larger number occurs.
-        numbers: the numbers to count.
-
-    """
+    """Count how often each number 0, 1, ... occurs in `numbers`, and add the earlier counts, which may be shorter."""
     total = np.bincount(numbers, minlength=len(counts))
     total[: len(counts)] += counts
     return total
@@ -401,11 +390,7 @@ def _add_counts(counts: IntArray, numbers: IntArray) -> IntArray:
 
 def _headline(report: Report) -> str:
     """Return how many classes differ in exponent, or else in level, and the class that differs most."""
-    if not report.questions:
-        return ""
     for question, quantity in {"delta": "exponent", "level": "level"}.items():
-        if question not in report.questions:
-            continue
         rows = report.frame(question)
         if question == "level":  # nats and shares cannot be compared
             rows = rows[rows["metric"] == CE]

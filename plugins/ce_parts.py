@@ -105,10 +105,9 @@ def part_sums(pieces: Iterable[RankTable], histogram: RankHistogram) -> PartSums
     entropy, alignment, confidence = decompose(histogram)
     p = histogram.count / histogram.num_tokens
     log_q = histogram.logprob / histogram.count
-    # Arrays that are indexed by rank.
-    neg_log_p = _indexed_by_rank(histogram, -np.log(p))
-    mean_logprob = _indexed_by_rank(histogram, log_q)
-    q_over_p = _indexed_by_rank(histogram, np.exp(log_q + confidence) / p)  # Q^ / P
+    by_rank = np.zeros((3, histogram.vocab_size + 1))
+    by_rank[:, histogram.rank] = -np.log(p), log_q, np.exp(log_q + confidence) / p
+    neg_log_p, mean_logprob, q_over_p = by_rank  # indexed by R; the last one is Q^ / P
     ln_rank = np.log(np.arange(1, histogram.vocab_size + 1))  # indexed by R - 1
     rows = []
     for piece in pieces:
@@ -133,13 +132,6 @@ def part_sums(pieces: Iterable[RankTable], histogram: RankHistogram) -> PartSums
     if not abs(total - ce) < 1e-6:
         raise RbptrackError(f"H(P) + KL - ln Z is {total:.9f}, but cross-entropy is {ce:.9f}")
     return PartSums(sums, miller_madow=(len(histogram.rank) - 1) / (2 * histogram.num_tokens))
-
-
-def _indexed_by_rank(histogram: RankHistogram, values: FloatArray) -> FloatArray:
-    """Return values of the ranks that occur, (ranks,), as an array indexed by rank, (V + 1,); 0 for other ranks."""
-    by_rank = np.zeros(histogram.vocab_size + 1)
-    by_rank[histogram.rank] = values
-    return by_rank
 
 
 def mean_parts(totals: FloatArray) -> FloatArray:
@@ -190,9 +182,7 @@ class CeParts(Analyzer):
                 return part_sums(pieces, runs.histogram(run_id))
             except WithoutRanks:
                 raise
-            except (
-                RbptrackError
-            ) as error:  # an identity fails if the rank table and the histogram come from different runs
+            except RbptrackError as error:  # an identity fails if the ranks and the histogram are of different runs
                 raise Unreadable(str(error)) from error
 
         reading = read_families(runs, load)
@@ -226,11 +216,7 @@ class CeParts(Analyzer):
     def _add_laws(self, report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
         """Add the exponent of each part that is positive at every size, and its difference from that of CE.
 
-        Args:
-            report: the report.
-            family: the family.
-            sums: the sums of each size as in `PartSums`, m arrays of (documents, 1 + parts).
-
+        sums: the sums of each size as in `PartSums`, m arrays of (documents, 1 + parts).
         """
         ce_law, *other_laws = laws(family.s, sums, lambda x: mean_parts(x)[..., :PARTS_WITH_LAW])
         if not ce_law:

@@ -70,7 +70,7 @@ class Draft(Analyzer):
     """time of a step of the draft model divided by that of a call of the reference; 0: estimated from the parameters"""
 
     @model_validator(mode="after")
-    def _length_is_tried(self) -> Self:
+    def _check_length(self) -> Self:
         if self.length > self.longest:
             raise ValueError(f"length={self.length} must be at most longest={self.longest}")
         return self
@@ -110,8 +110,8 @@ class Draft(Analyzer):
                 "kernels; step_cost= sets a measured cost."
             )
         report.tables["lengths"] = pd.DataFrame(lengths)
-        acceptance = report.frame("acceptance").rename(columns={"S": "S of the draft"})
-        report.figures["acceptance"] = facets(acceptance, x="S of the draft", y="acceptance", facet="reference")
+        rows = report.frame("acceptance").rename(columns={"S": "S of the draft"})
+        report.figures["acceptance"] = facets(rows, x="S of the draft", y="acceptance", facet="reference")
         if "speed_up" in report.questions:
             speed_ups = report.frame("speed_up")
             best = speed_ups.iloc[first_largest(speed_ups["speed_up"].to_numpy(np.float64))]
@@ -127,12 +127,7 @@ class Draft(Analyzer):
     ) -> list[dict[str, Any]]:
         """Add acceptance, KL, tokens per call and speed-up of each size, and return rows of the table of lengths.
 
-        Args:
-            report: the report.
-            family: the family of the draft models.
-            sums: the sums of each size from `draft_sums`, m arrays of (documents, RUNS + longest).
-            reference: the name of the reference.
-
+        sums: the sums of each size from `draft_sums`, m arrays of (documents, RUNS + longest).
         """
         rows = []
         sizes_without_cost = []
@@ -140,8 +135,8 @@ class Draft(Analyzer):
         for i, size_sums in enumerate(sums):
             cost = self.step_cost or float(costs[i])
             keys: dict[str, Any] = {**family.keys, "size": family.labels[i], "reference": reference}
-            acceptance = estimate(size_sums, lambda x: x[..., ACCEPT] / x[..., TOKENS])
-            report.add("acceptance", acceptance, **keys, show=clip_share, beside={"S": float(family.s[i])})
+            accepted_share = estimate(size_sums, acceptance)
+            report.add("acceptance", accepted_share, **keys, show=clip_share, beside={"S": float(family.s[i])})
             kl = estimate(size_sums, lambda x: x[..., KL] / x[..., TOKENS])
             report.add("kl", kl, **keys, show=lambda nats: max(nats, 0.0))
             if not size_sums[:, STARTS].any():
@@ -154,7 +149,7 @@ class Draft(Analyzer):
             speed_ups = []
             for length in range(1, self.longest + 1):
                 tokens = tokens_per_call(size_sums, length).value
-                independent = sum(acceptance.value**j for j in range(length + 1))
+                independent = sum(accepted_share.value**j for j in range(length + 1))
                 speed_up = tokens / (length * cost + 1)
                 speed_ups.append(speed_up)
                 numbers = {"tokens_per_call": tokens, "independent": independent, "cost": cost, "speed_up": speed_up}
@@ -176,9 +171,14 @@ class Draft(Analyzer):
 def _add_law(report: Report, family: Family, sums: list[FloatArray], reference: str) -> None:
     """Add the exponent of -ln acceptance, if there are several sizes."""
     if len(sums) > 1:
-        [law] = laws(family.s, sums, lambda x: -np.log(x[..., ACCEPT] / x[..., TOKENS]))
+        [law] = laws(family.s, sums, lambda x: -np.log(acceptance(x)))
         if law is not None:
             report.add("alpha", law.alpha, **family.keys, reference=reference, null=0.0, beside={"R2": law.r2})
+
+
+def acceptance(sums: FloatArray) -> FloatArray:
+    """Return the acceptance, (...). sums: the columns of `draft_sums`, (..., columns)."""
+    return np.asarray(sums[..., ACCEPT] / sums[..., TOKENS])
 
 
 def draft_sums(table: RankTable, longest: int) -> FloatArray:

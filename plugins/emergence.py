@@ -120,12 +120,6 @@ def probability_of_hits(hits: FloatArray, tokens: FloatArray, n: int) -> FloatAr
     """Return the probability that n random tokens of a document are all hits, C(hits, n) / C(tokens, n), (documents,).
 
     It is an unbiased estimate of RBP_k^n of the document. The n-th power of a measured share would be biased.
-
-    Args:
-        hits: the number of hits of each document, (documents,).
-        tokens: the number of tokens of each document, (documents,).
-        n: the number of random tokens.
-
     """
     probability = np.ones(len(hits))
     for taken in range(n):
@@ -205,27 +199,16 @@ def expected_successes(lengths: FloatArray, totals: FloatArray) -> FloatArray:
 
 
 def ln_against_expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
-    """Return ln of the number of whole answers that succeed over the number for independent tokens, (...).
-
-    Args:
-        lengths: the lengths of answers in tokens, (lengths,).
-        totals: the number of the answers' tokens, the number of answers that succeed, the hits among the tokens, and
-            the number of answers of each length, (..., 3 + lengths).
-
-    """
+    """Return ln of the number of whole answers that succeed over `expected_successes`, from the same counts, (...)."""
     return np.asarray(np.log(totals[..., 1] / expected_successes(lengths, totals)))
 
 
 GLOSSARY: Glossary = {
     "N": Term("number of consecutive scored tokens in a window", "N"),
     "n_eff": Term(
-        "number of independent tokens that would all be hits with the probability p_N, at the largest size",
-        "N_eff",
+        "number of independent tokens that would all be hits with the probability p_N, at the largest size", "N_eff"
     ),
-    "clustering": Term(
-        "p_N / mixture at the largest size; above 1 if hits cluster within documents",
-        "p_N / mixture",
-    ),
+    "clustering": Term("p_N / mixture at the largest size; above 1 if hits cluster within documents", "p_N / mixture"),
     "mixture": Term(
         "p_N if tokens were independent within each document: the mean of RBP_k(document)^N over windows",
         "if only documents differ",
@@ -234,8 +217,7 @@ GLOSSARY: Glossary = {
     "n_eff_mixture": Term("N_eff if documents differed in difficulty only: ln mixture / ln RBP_k", "N_eff of mixture"),
     "alpha_n": Term("exponent of the law -ln p_N = C S^-alpha_N, which is fitted for each N", "α_N"),
     "delta_n": Term(
-        "alpha_N minus alpha of single tokens; 0 if tokens are independent, below 0 if N_eff grows with size",
-        "α_N - α",
+        "alpha_N minus alpha of single tokens; 0 if tokens are independent, below 0 if N_eff grows with size", "α_N - α"
     ),
     "whole_answers": Term(
         "share of whole answers that succeed, divided by that of independent tokens (the mean of RBP_k^length)",
@@ -243,9 +225,7 @@ GLOSSARY: Glossary = {
     ),
     "p_n": Term("share of windows in which all tokens have R <= k; empty if too few runs have N hits", "p_N"),
     "independent": Term(
-        "p_N if tokens were independent, RBP_k^N; for whole answers the mean of RBP_k^length",
-        "if independent",
-        ".3g",
+        "p_N if tokens were independent, RBP_k^N; for whole answers the mean of RBP_k^length", "if independent", ".3g"
     ),
     "runs": Term("number of runs of at least N hits", "runs of hits"),
     "documents": Term("number of documents, or groups, with at least one run of N or more hits"),
@@ -341,14 +321,7 @@ class Emergence(Analyzer):
         """Add the results of windows at one k and N, and return a row of the table of windows for each size.
 
         The results are N_eff and clustering at the largest size, and the laws through the sizes with enough runs.
-
-        Args:
-            report: the report.
-            family: the family.
-            k: the k. A hit is a token with R <= k.
-            n: the number of tokens of a window.
-            counts: the counts of windows of each size, m arrays of (documents, 6).
-
+        `counts` are the counts of windows of each size, m arrays of (documents, 6).
         """
         rows = []
         for label, s, size_counts in zip(family.labels, family.s, counts, strict=True):
@@ -376,23 +349,18 @@ class Emergence(Analyzer):
     def _success_rates(self, counts: FloatArray, n: int) -> dict[str, float]:
         """Return p_N with its interval, p_N if tokens were independent, and the other columns of the table of windows.
 
-        p_N and N_eff are NaN if there are too few runs of at least n hits.
-
-        Args:
-            counts: the counts of windows of one size, (documents, 6).
-            n: the number of tokens of a window.
-
+        p_N and N_eff are NaN if there are too few runs of at least n hits. `counts` are the counts of windows of n
+        tokens of one size, (documents, 6).
         """
         totals = counts.sum(axis=0)
         windows, succeeded, tokens, hits, runs, expected = totals
-        documents = int((counts[:, RUNS] > 0).sum())
         unknown = ("p_n", "low", "high", "n_eff", "independent", "mixture", "n_eff_mixture")
         rates: dict[str, float] = dict.fromkeys(unknown, np.nan)
-        rates |= {"runs": int(runs), "documents": documents}
+        rates |= {"runs": int(runs), "documents": int(np.count_nonzero(counts[:, RUNS]))}
         if tokens:
             rates["independent"] = (hits / tokens) ** n
             rates["mixture"] = expected / windows
-        if runs >= self.min_runs and documents >= self.min_documents:
+        if self.has_enough_runs(counts):
             rates["p_n"] = succeeded / windows
             if hits < tokens:
                 rates["n_eff"] = float(n_eff(totals))
@@ -401,21 +369,18 @@ class Emergence(Analyzer):
                 rates["high"], rates["low"] = np.exp(-np.exp(ln_neg_log_p.interval())).tolist()
         return rates
 
+    def has_enough_runs(self, counts: FloatArray) -> bool:
+        """Whether there are enough runs of hits to compute p_N. counts: the counts of windows, (documents, 6)."""
+        runs = counts[:, RUNS]
+        return bool(runs.sum() >= self.min_runs and np.count_nonzero(runs) >= self.min_documents)
+
     def _add_answers(
         self, report: Report, family: Family, sizes: Sequence[Successes], i: int, k: int
     ) -> list[dict[str, Any]]:
         """Add the test of whole answers at the largest size, and return a row of the table of answers for each size.
 
-        The test is left out if fewer than `min_runs` answers succeed. A size with fewer
-        answers has no row.
-
-        Args:
-            report: the report.
-            family: the family.
-            sizes: the counts of each size.
-            i: the index of k in the counts.
-            k: the k. A hit is a token with R <= k.
-
+        The test is left out if fewer than `min_runs` answers succeed. A size with fewer answers has no row. `i` is the
+        index of k in the counts.
         """
         rows = []
         for label, s, size in zip(family.labels, family.s, sizes, strict=True):
@@ -441,15 +406,7 @@ class Emergence(Analyzer):
 def _reasons_without_interval(
     family: Family, sizes: Sequence[Successes], ks: Sequence[int], lengths: Sequence[int]
 ) -> Iterator[str]:
-    """Yield clauses that say which numbers of a family have no interval or cannot be computed, and why.
-
-    Args:
-        family: the family.
-        sizes: the counts of each size.
-        ks: the k.
-        lengths: the numbers N of tokens of a window.
-
-    """
+    """Yield clauses that say which numbers of a family have no interval or cannot be computed, and why."""
     windows = [size.windows for size in sizes]
     fewest = min(windows, key=len)  # the size with the fewest documents
     if len(fewest) < MIN_UNITS:

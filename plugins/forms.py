@@ -16,6 +16,7 @@ model decides the law.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -78,9 +79,6 @@ If E is 0, both forms have the same predictions, and their errors differ by roun
 
 MAX_LEFT_OUT = 3  # the largest number of sizes that are left out
 
-Curve = Callable[[FloatArray, FloatArray | None], FloatArray]
-"""A fitted form: a function that takes sizes S and training tokens D, (n,) each, and returns y, (n,)."""
-
 
 class Forms(Analyzer):
     """Power laws with and without a floor, and a form of your own, compared by how they predict the largest sizes."""
@@ -125,7 +123,9 @@ class Forms(Analyzer):
                         fitted += 1
                     except BadInput as error:
                         failed_fits.setdefault(str(error), []).append(f"{metric_label(metric)} of {family}")
-                self._add_predictions(report, keys, law, d)
+                for left_out in range(1, 1 + min(MAX_LEFT_OUT, law.sizes - 3)):
+                    errors = prediction_errors(law, left_out, self.form, d)
+                    report.add("prediction", errors.pop("prediction"), **keys, beside=errors, left_out=left_out)
         report.notes += reading.notes
         if failed_fits and not fitted:
             raise BadInput(next(iter(failed_fits)))
@@ -159,43 +159,42 @@ class Forms(Analyzer):
             ends = (parameter.low, parameter.high) if law.alpha.has_interval else (np.nan, np.nan)
             report.add("parameter", parameter.value, **keys, ends=ends, beside=beside, name=name)
 
-    def _add_predictions(self, report: Report, keys: dict[str, Any], law: Law, d: FloatArray) -> None:
-        """Add the errors of every form at the largest sizes. The forms are fitted without these sizes.
 
-        A form that cannot be fitted to the other sizes has the error NaN.
-        """
-        for left_out in range(1, MAX_LEFT_OUT + 1):
-            sizes = law.sizes - left_out
-            if sizes < 3:
-                return
-            kept = slice(None, -left_out)
-            predicted = slice(-left_out, None)
-            s, y = law.s[kept], law.y[kept]
-            curves: dict[str, Curve | None] = {"with_floor": None}
-            if sizes >= 4:
-                curves["with_floor"] = _fitted_curve(partial(fit_floor, s, y, with_interval=False))
-            if self.form:
-                curves["your_form"] = _fitted_curve(partial(fit_form, self.form, s, y, d[kept]))
-            ln_y = np.log(law.y[predicted])
-            errors = {}
-            for name, curve in curves.items():
-                errors[name] = np.nan
-                if curve is not None:
-                    errors[name] = _prediction_error(ln_y - np.log(curve(law.s[predicted], d[predicted])))
-            power_law = fit(s, y)
-            ln_ratios = ln_y - power_law.ln_a.value + power_law.alpha.value * np.log(law.s[predicted])
-            report.add("prediction", _prediction_error(ln_ratios), **keys, beside=errors, left_out=left_out)
+def prediction_errors(law: Law, left_out: int, form: str, d: FloatArray) -> dict[str, float]:
+    """Compute the errors of every form at the largest sizes. The forms are fitted without these sizes.
+
+    Args:
+        law: the law whose sizes and values the forms are fitted to, with m sizes.
+        left_out: the number of the largest sizes.
+        form: the user's own form; empty if there is none.
+        d: the training tokens of each size, (m,), for the user's form.
+
+    Returns:
+        The error of A S^-alpha as `prediction`, that of E + A S^-alpha as `with_floor`, and that of the user's form as
+        `your_form`. NaN if a form cannot be fitted to the other sizes.
+
+    """
+    kept = slice(None, -left_out)
+    predicted = slice(-left_out, None)
+    s, y = law.s[kept], law.y[kept]
+    ln_y = np.log(law.y[predicted])
+    power_law = fit(s, y)
+    ln_ratios = ln_y - power_law.ln_a.value + power_law.alpha.value * np.log(law.s[predicted])
+    errors = {"prediction": _root_mean_square_error(ln_ratios), "with_floor": np.nan}
+    fits: dict[str, Callable[[], FormFit]] = {}
+    if len(s) >= 4:
+        fits["with_floor"] = partial(fit_floor, s, y, with_interval=False)
+    if form:
+        errors["your_form"] = np.nan
+        fits["your_form"] = partial(fit_form, form, s, y, d[kept])
+    for name, fit_to_sizes in fits.items():
+        with suppress(BadInput):  # the form cannot be fitted
+            ln_ratios = ln_y - np.log(fit_to_sizes().curve(law.s[predicted], d[predicted]))
+            errors[name] = _root_mean_square_error(ln_ratios)
+    return errors
 
 
-def _fitted_curve(fit_to_sizes: Callable[[], FormFit]) -> Curve | None:
-    """Call a function that fits a form, and return the curve. Return None if it raises BadInput."""
-    try:
-        return fit_to_sizes().curve
-    except BadInput:
-        return None
-
-
-def _prediction_error(ln_ratios: FloatArray) -> float:
+def _root_mean_square_error(ln_ratios: FloatArray) -> float:
     """Return the root mean square of measured / predicted - 1, from ln(measured / predicted), (sizes,)."""
     return float(np.sqrt(np.mean(np.expm1(ln_ratios) ** 2)))
 

@@ -16,9 +16,9 @@ a measured RBP_k and that of the distribution.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self
 
 import altair as alt
@@ -43,7 +43,7 @@ from rbptrack.analysis import (
     verdict_clause,
 )
 from rbptrack.figures import axis_encoding, by_colour, facets, inline_data, legend_selection
-from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram
+from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram, RankTable
 from rbptrack.stats import (
     DocumentInfluences,
     Estimate,
@@ -89,6 +89,22 @@ class RankSums(DocumentSums):
 
     def __add__(self, other: Self) -> Self:
         return replace(super().__add__(other), histogram=self.histogram + other.histogram)
+
+
+def rank_sums(pieces: Iterable[RankTable], histogram: RankHistogram) -> RankSums:
+    """Compute the sums by document of one run.
+
+    Args:
+        pieces: the rank table of the run in pieces of whole documents.
+        histogram: the histogram of the same run.
+
+    """
+    rows = []
+    for piece in pieces:
+        ln_rank = np.log(np.arange(1, piece.vocab_size + 1))[piece.rank - 1]
+        columns = [piece.sum_by_document(), piece.sum_by_document(ln_rank), piece.sum_by_document(ln_rank**2)]
+        rows.append(np.column_stack(columns))
+    return RankSums(np.concatenate(rows), histogram)
 
 
 @dataclass(frozen=True)
@@ -293,7 +309,11 @@ class Lognormal(Analyzer):
         implied = []
         most_documents = 0  # of a measurement
         distributions = []
-        reading = read_families(runs, partial(_read_sums, runs))
+
+        def load(family: Family, run_id: str) -> RankSums:
+            return rank_sums(runs.rank_pieces(run_id, ["document", "rank"]), runs.histogram(run_id))
+
+        reading = read_families(runs, load)
         for family, sizes in reading:
             usable = [i for i, counts in enumerate(sizes) if len(counts.histogram.rank) >= MIN_RANKS]
             if len(usable) < len(sizes):
@@ -328,25 +348,8 @@ class Lognormal(Analyzer):
         return report
 
 
-def _read_sums(runs: Runs, family: Family, run_id: str) -> RankSums:
-    """Read the sums and the histogram of one run."""
-    rows = []
-    for piece in runs.rank_pieces(run_id, ["document", "rank"]):
-        ln_rank = np.log(np.arange(1, piece.vocab_size + 1))[piece.rank - 1]
-        columns = [piece.sum_by_document(), piece.sum_by_document(ln_rank), piece.sum_by_document(ln_rank**2)]
-        rows.append(np.column_stack(columns))
-    return RankSums(np.concatenate(rows), runs.histogram(run_id))
-
-
 def _add_size(report: Report, fitted: Fitted, case: dict[str, Any]) -> None:
-    """Add the results of one size: beta, gamma, the gain over Zipf's law and, if it is determined, mu/sigma.
-
-    Args:
-        report: the report.
-        fitted: the fits of the size.
-        case: the keys of the results: family, dataset, size and S.
-
-    """
+    """Add the results of one size: beta, gamma, the gain over Zipf's law and, if it is determined, mu/sigma."""
     histogram = fitted.counts.histogram
     distances = {
         "ks_lognormal": largest_difference(histogram, fitted.lognormal),
@@ -396,13 +399,7 @@ def _add_lines(report: Report, family: Family, s: FloatArray, fits: Sequence[Fit
 
 
 def _draw(report: Report, ranks: pd.DataFrame) -> None:
-    """Draw figures 8b, 8c and 8d of the paper.
-
-    Args:
-        report: the report with its results.
-        ranks: the distributions of ranks of the largest model of each family, from `_distributions`.
-
-    """
+    """Draw figures 8b, 8c and 8d of the paper. ranks: the rows of `_distributions` for every family."""
     rank, share = "rank R, largest model of each family", "share of tokens"
     ranks = ranks.rename(columns={"rank": rank, "share": share})
     pick = legend_selection("distribution")
@@ -446,10 +443,7 @@ def _distributions(model: str, fitted: Fitted) -> pd.DataFrame:
 def _headline(report: Report, most_documents: int) -> str:
     """Return the headline: the sign of gamma, the gain over Zipf's law, and the largest difference of any RBP_k.
 
-    Args:
-        report: the report with its results.
-        most_documents: the largest number of documents of a measurement.
-
+    most_documents: the largest number of documents of a measurement.
     """
     texts = {"above": "ranks curve as a lognormal's do (gamma above 0)", "below": "ranks curve the other way"}
     tested = verdict_clause(
