@@ -196,7 +196,7 @@ class Proxies(Analyzer):
             report.notes.append(f"{task}: all {len(scores)} models on {dataset} have the same score.")
             return None
         families = models["family"].astype(str).to_numpy()
-        taus = [_tau(proxy, scores) for proxy in values.T]
+        taus = [kendall_tau(proxy, scores) for proxy in values.T]
         if np.isnan(taus).all():
             report.notes.append(f"{task}: no proxy is known for all models on {dataset} and distinguishes them.")
             return None
@@ -360,7 +360,7 @@ def _comparable_groups(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]
             yield f"{dataset} {label}".strip(), part
 
 
-def _tau(values: FloatArray, scores: FloatArray) -> float:
+def kendall_tau(values: FloatArray, scores: FloatArray) -> float:
     """Return Kendall's tau-b of a proxy and the scores, (models,) each. NaN if a value is unknown or all are equal."""
     if not np.isfinite(values).all() or all_equal(values):
         return nan

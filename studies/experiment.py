@@ -17,14 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rbptrack.analysis.plugin import import_file
 from rbptrack.ranks import DocumentCounts, FloatArray
 from rbptrack.stats import Law, laws
 from rbptrack.stats.documents import Statistic
@@ -34,12 +32,6 @@ ROOT = Path(__file__).parent.parent
 
 NOMINAL = {"covers": 95, "false": 5, "promised": 80}
 """The percentage that a claim should have, by its first word. Other claims have no such percentage."""
-
-ALPHA = 0.1
-"""The exponent of most simulated laws."""
-
-EXPONENT_GAP = 0.03
-"""The exponent of RBP_100 minus that of CE in most simulated laws."""
 
 Settings = dict[str, Any]
 Outcomes = Mapping[str, float]
@@ -78,22 +70,9 @@ def rejection(claim: str, number: Estimate, null: float = 0.0) -> dict[str, bool
     return {} if np.isnan(p) else {claim: p < 0.05}
 
 
-@cache
-def load_plugin(name: str) -> Any:
-    """Import the module of a built-in analyzer."""
-    return import_file(ROOT / f"plugins/{name}.py")
-
-
-def fit_law(s: FloatArray, counts: Sequence[DocumentCounts], statistic: Statistic) -> Law:
-    """Fit the law of a statistic that is positive at every size."""
-    [fitted] = laws(s, counts, statistic)
-    assert fitted is not None
-    return fitted
-
-
-def select_k(counts: Sequence[DocumentCounts], k: int) -> list[DocumentCounts]:
-    """Return the counts of every size at one k."""
-    return [size_counts.select([k]) for size_counts in counts]
+def fit_laws(s: FloatArray, counts: Sequence[DocumentCounts], statistic: Statistic) -> list[Law]:
+    """Fit the law of each value of a statistic. Values that are not positive at every size are left out."""
+    return [law for law in laws(s, counts, statistic) if law is not None]
 
 
 def kind_of(claim: str) -> str:

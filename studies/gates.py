@@ -10,19 +10,19 @@ the number t of tokens of each document: K_L = (sum t^2)^2 / sum t^4.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from rbptrack.ranks import FloatArray
 from rbptrack.stats import neg_log_rbp_over_ce
 from rbptrack.stats.documents import deciding_documents
 from rbptrack.stats.estimate import MIN_DECIDING
-from studies.experiment import ALPHA, EXPONENT_GAP, fit_law, select_k
-from studies.simulation import Documents, Family, Texts
+from studies.experiment import fit_laws
+from studies.simulation import ALPHA, EXPONENT_GAP, Documents, Family, Texts
 
 SIZES = 7
 DRAWS = 700
@@ -33,65 +33,54 @@ LENGTHS = {"even": "as the others", "uneven": "tenfold", "wild": "hundredfold", 
 def draw(rng: np.random.Generator, family: Family, texts: Texts) -> dict[str, float]:
     """Draw the exponents of RBP_1 (`equal`) and RBP_100 (`apart`) minus that of CE. The truth is 0 and EXPONENT_GAP."""
     documents = Documents.draw(rng, texts)
-    counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + EXPONENT_GAP))
+    counts = family.measure(rng, documents, alphas=(ALPHA, ALPHA + EXPONENT_GAP))
     row = {"k_of_lengths": float(deciding_documents(documents.length.astype(np.float64))), "n": texts.documents}
-    for name, k in (("equal", 1), ("apart", 100)):
-        delta = fit_law(family.s, select_k(counts, k), neg_log_rbp_over_ce).alpha
+    for name, ratio in zip(("equal", "apart"), fit_laws(family.s, counts, neg_log_rbp_over_ce), strict=True):
+        delta = ratio.alpha
         row |= {f"{name}_value": delta.value, f"{name}_sampling": delta.sampling, f"{name}_k": delta.deciding_documents}
         row[f"{name}_scatter"] = stdtrit(delta.df, 0.975) ** 2 * delta.scatter
     return row
 
 
-def half_widths(rows: pd.DataFrame, name: str, df: FloatArray) -> FloatArray:
-    """Return half the width of the 95% interval of each draw, (draws,).
+@dataclass(frozen=True)
+class Rule:
+    """A rule that says which draws are tested, and with how many degrees of freedom.
 
-    Args:
-        rows: the draws.
-        name: `equal` or `apart`, the exponent whose interval is computed.
-        df: the degrees of freedom over documents of each draw, (draws,).
+    The methods take the draws, and `equal` or `apart`, the name of an exponent.
+
+    Attributes:
+        min_k: the smallest K of a tested draw.
+        min_k_of_lengths: the smallest K_L of a tested draw.
+        uses_lengths: whether the degrees of freedom are min(n - 1, 3K - 1, K_L), as in the library, or
+            min(n - 1, 3K - 1).
 
     """
-    return np.asarray(np.sqrt(stdtrit(df, 0.975) ** 2 * rows[f"{name}_sampling"] + rows[f"{name}_scatter"]))
+
+    min_k: float = 0.0
+    min_k_of_lengths: float = 0.0
+    uses_lengths: bool = True
+
+    def is_tested(self, rows: pd.DataFrame, name: str) -> pd.Series:
+        """Return whether each draw is tested, (draws,)."""
+        return (rows[f"{name}_k"] >= self.min_k) & (rows["k_of_lengths"] >= self.min_k_of_lengths)
+
+    def half_widths(self, rows: pd.DataFrame, name: str) -> pd.Series:
+        """Return half the width of the 95% interval of each draw, (draws,)."""
+        df = np.minimum(rows["n"] - 1, 3 * rows[f"{name}_k"] - 1)
+        if self.uses_lengths:
+            df = np.minimum(df, rows["k_of_lengths"])
+        squares: pd.Series = stdtrit(df, 0.975) ** 2 * rows[f"{name}_sampling"] + rows[f"{name}_scatter"]
+        return squares**0.5
 
 
-def df_without_lengths(rows: pd.DataFrame, name: str) -> FloatArray:
-    """Return the degrees of freedom min(n - 1, 3K - 1)."""
-    return np.asarray(np.minimum(rows["n"] - 1, 3 * rows[f"{name}_k"] - 1))
-
-
-def df_with_lengths(rows: pd.DataFrame, name: str) -> FloatArray:
-    """Return the degrees of freedom that the library uses, min(n - 1, 3K - 1, K_L)."""
-    return np.asarray(np.minimum(df_without_lengths(rows, name), rows["k_of_lengths"]))
-
-
-def has_large_k(rows: pd.DataFrame, name: str) -> FloatArray:
-    """Return whether K is at least 4, as the library demands of a test."""
-    return np.asarray(rows[f"{name}_k"] >= MIN_DECIDING)
-
-
-def has_large_k_and_k_l(rows: pd.DataFrame, name: str) -> FloatArray:
-    """Return whether K and K_L are at least 4."""
-    return np.asarray(has_large_k(rows, name) & (rows["k_of_lengths"] >= MIN_DECIDING))
-
-
-def has_any_k(rows: pd.DataFrame, name: str) -> FloatArray:
-    """Return True for each draw, because all draws are tested."""
-    return np.full(len(rows), True)
-
-
-Rule = Callable[[pd.DataFrame, str], FloatArray]
-
-RULES: Mapping[tuple[str, str], tuple[Rule, Rule]] = {
-    ("K is at least 4 (used)", "with K_L (used)"): (has_large_k, df_with_lengths),
-    ("K is at least 4 (used)", "without K_L"): (has_large_k, df_without_lengths),
-    ("K and K_L are at least 4", "with K_L (used)"): (has_large_k_and_k_l, df_with_lengths),
-    ("everything", "with K_L (used)"): (has_any_k, df_with_lengths),
-    ("everything", "without K_L"): (has_any_k, df_without_lengths),
+RULES: Mapping[tuple[str, str], Rule] = {
+    ("K is at least 4 (used)", "with K_L (used)"): Rule(MIN_DECIDING),
+    ("K is at least 4 (used)", "without K_L"): Rule(MIN_DECIDING, uses_lengths=False),
+    ("K and K_L are at least 4", "with K_L (used)"): Rule(MIN_DECIDING, MIN_DECIDING),
+    ("everything", "with K_L (used)"): Rule(),
+    ("everything", "without K_L"): Rule(uses_lengths=False),
 }
-"""The rules. A key has the first two columns of the table: the tested draws, and the rule for degrees of freedom.
-
-A value has two functions, which return whether each draw is tested, (draws,), and its degrees of freedom, (draws,).
-"""
+"""The rules. A key has the first two columns of the table: the tested draws, and the rule for degrees of freedom."""
 
 
 def draw_cells(lengths: str) -> list[pd.DataFrame]:
@@ -113,18 +102,18 @@ def table_row(tested_draws: str, df_rule: str, lengths: str, cells: list[pd.Data
     """Return the row of the table for one rule and one distribution of lengths.
 
     Args:
-        tested_draws: the draws that the rule tests, as in `RULES`.
-        df_rule: how the rule computes the degrees of freedom, as in `RULES`.
+        tested_draws: the first part of the rule's key in `RULES`.
+        df_rule: the second part of the key.
         lengths: the distribution of lengths, a key of `LENGTHS`.
         cells: the draws of each cell.
 
     """
-    is_tested_by_rule, degrees_of_freedom = RULES[tested_draws, df_rule]
+    rule = RULES[tested_draws, df_rule]
     tested_percent, false_percent, found_percent, covered_percent, spread = [], [], [], [], []
     alarms = tests = 0
     for rows in cells:
-        is_tested = is_tested_by_rule(rows, "equal")
-        half_width = half_widths(rows, "equal", degrees_of_freedom(rows, "equal"))
+        is_tested = rule.is_tested(rows, "equal")
+        half_width = rule.half_widths(rows, "equal")
         is_outside = np.abs(rows["equal_value"]) > half_width
         is_alarm = is_tested & is_outside
         covered_percent.append(100 * (1 - is_outside.mean()))
@@ -133,8 +122,8 @@ def table_row(tested_draws: str, df_rule: str, lengths: str, cells: list[pd.Data
         tests += int(is_tested.sum())
         if is_tested.sum() >= MIN_TESTS:
             false_percent.append(100 * is_alarm.sum() / is_tested.sum())
-        is_beyond = np.abs(rows["apart_value"]) > half_widths(rows, "apart", degrees_of_freedom(rows, "apart"))
-        found_percent.append(100 * (is_tested_by_rule(rows, "apart") & is_beyond).mean())
+        is_beyond = np.abs(rows["apart_value"]) > rule.half_widths(rows, "apart")
+        found_percent.append(100 * (rule.is_tested(rows, "apart") & is_beyond).mean())
         spread.append(float(np.quantile(half_width, 0.9) / np.median(half_width)))
     worst = f"{max(false_percent):.1f}" if false_percent else "too few"
     return (

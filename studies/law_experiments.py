@@ -27,10 +27,13 @@ from dataclasses import replace
 from functools import cache, reduce
 
 import numpy as np
+import pandas as pd
 
+from plugins.forms import MAX_LEFT_OUT, MIN_GAIN, prediction_errors
 from rbptrack.ranks import DocumentCounts, FloatArray
 from rbptrack.stats import (
     Law,
+    ce_and_neg_log_rbp,
     cross_entropy,
     difference_of_exponents,
     estimate,
@@ -45,20 +48,8 @@ from rbptrack.stats import (
     power_law_aicc,
 )
 from rbptrack.stats.contrasts import Mean
-from studies.experiment import (
-    ALPHA,
-    EXPONENT_GAP,
-    Experiment,
-    Outcomes,
-    Settings,
-    coverage,
-    fit_law,
-    grid,
-    load_plugin,
-    rejection,
-    select_k,
-)
-from studies.simulation import CE_OF_SMALLEST, Documents, Family, Texts
+from studies.experiment import Experiment, Outcomes, Settings, coverage, fit_laws, grid, rejection
+from studies.simulation import ALPHA, CE_OF_SMALLEST, EXPONENT_GAP, Documents, Family, Texts
 
 MARGIN = 0.1
 """Differences below this share of CE's exponent count as the same, as in the analyzer `power_law`."""
@@ -84,18 +75,16 @@ def exponents(rng: np.random.Generator, cell: Settings) -> Outcomes:
     RBP_1 has the exponent ALPHA, like CE. The exponent of RBP_100 is larger by EXPONENT_GAP.
     """
     family = _family(cell)
-    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + EXPONENT_GAP))
-    ce_law = fit_law(family.s, counts, cross_entropy)
-    rbp_1_law, rbp_100_law = (fit_law(family.s, select_k(counts, k), neg_log_rbp) for k in (1, 100))
-    equal_ratio = fit_law(family.s, select_k(counts, 1), neg_log_rbp_over_ce)
-    larger_ratio = fit_law(family.s, select_k(counts, 100), neg_log_rbp_over_ce)
-    rbp_100_over_rbp_1 = fit_law(family.s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1])
+    counts = family.measure(rng, _documents(rng, cell), alphas=(ALPHA, ALPHA + EXPONENT_GAP))
+    ce_law, rbp_1_law, rbp_100_law = fit_laws(family.s, counts, ce_and_neg_log_rbp)
+    rbp_1_over_ce, rbp_100_over_ce = fit_laws(family.s, counts, neg_log_rbp_over_ce)
+    [rbp_100_over_rbp_1] = fit_laws(family.s, counts, _rbp_100_over_rbp_1)
     outcomes = {
         **coverage("covers: CE's α", ce_law.alpha, ALPHA),
         **coverage("covers: RBP_1's α", rbp_1_law.alpha, ALPHA),
         **coverage("covers: RBP_100's α", rbp_100_law.alpha, ALPHA + EXPONENT_GAP),
-        **coverage("covers: Δα = 0.03", larger_ratio.alpha, EXPONENT_GAP),
-        **rejection("false: Δα differs, though equal", equal_ratio.alpha),
+        **coverage("covers: Δα = 0.03", rbp_100_over_ce.alpha, EXPONENT_GAP),
+        **rejection("false: Δα differs, though equal", rbp_1_over_ce.alpha),
         **coverage("covers: RBP_100's α minus RBP_1's", rbp_100_over_rbp_1.alpha, EXPONENT_GAP),
     }
     claim = "share: RBP_1's α is covered by an interval that takes tokens for independent"
@@ -107,14 +96,14 @@ def exponents(rng: np.random.Generator, cell: Settings) -> Outcomes:
     return outcomes
 
 
+def _rbp_100_over_rbp_1(sums: FloatArray) -> FloatArray:
+    """Return -ln RBP_100 / -ln RBP_1, (...)."""
+    values = neg_log_rbp(sums)
+    return np.asarray(values[..., 1] / values[..., 0])
+
+
 def _error_of_tokens(rbp_1_law: Law, counts: Sequence[DocumentCounts]) -> float:
-    """Compute the standard error of RBP_1's alpha as if tokens were independent and models did not scatter.
-
-    Args:
-        rbp_1_law: the law of -ln RBP_1.
-        counts: the sums by document of each size.
-
-    """
+    """Compute the standard error of RBP_1's alpha as if tokens were independent and models did not scatter."""
     tokens = np.array([size_counts.tokens.sum() for size_counts in counts])
     share = np.exp(-rbp_1_law.y)
     variance_of_ln_y = (1 - share) / (tokens * share * rbp_1_law.y**2)
@@ -127,10 +116,9 @@ def deciding(rng: np.random.Generator, cell: Settings) -> Outcomes:
     RBP_1 has the exponent of CE, so every difference that the test finds is a false alarm.
     """
     family = _family(cell)
-    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + EXPONENT_GAP))
-    ce_alpha = fit_law(family.s, counts, cross_entropy).alpha
-    rbp_1_alpha = fit_law(family.s, select_k(counts, 1), neg_log_rbp).alpha
-    delta_alpha = fit_law(family.s, select_k(counts, 1), neg_log_rbp_over_ce).alpha
+    counts = family.measure(rng, _documents(rng, cell), alphas=(ALPHA, ALPHA + EXPONENT_GAP))
+    ce_alpha, rbp_1_alpha, _ = (law.alpha for law in fit_laws(family.s, counts, ce_and_neg_log_rbp))
+    delta_alpha = fit_laws(family.s, counts, neg_log_rbp_over_ce)[0].alpha
     return {
         **coverage("covers: CE's α", ce_alpha, ALPHA),
         **coverage("covers: RBP_1's α", rbp_1_alpha, ALPHA),
@@ -149,8 +137,8 @@ def edge(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """
     family = _family(cell)
     margin = MARGIN * ALPHA
-    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA + margin, ALPHA))
-    delta_alpha = fit_law(family.s, select_k(counts, 1), neg_log_rbp_over_ce).alpha
+    counts = family.measure(rng, _documents(rng, cell), alphas=(ALPHA + margin, ALPHA))
+    delta_alpha = fit_laws(family.s, counts, neg_log_rbp_over_ce)[0].alpha
     if not delta_alpha.testable:
         return {}
     return {"false: Δα counts as the same at the margin": abs(delta_alpha.value) + delta_alpha.half_width() <= margin}
@@ -163,19 +151,19 @@ def forecasts(rng: np.random.Generator, cell: Settings) -> Outcomes:
     the others. The true value is the value over the population of documents.
     """
     family = _family(cell)
-    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
+    counts = family.measure(rng, _documents(rng, cell))
     s = cell["times"] * float(family.s[-1])
     ln_s_ratio = np.log(s / family.s[0])
     claim = "covers: forecast of {}"
     if family.floor:
         claim += ", though the law has a floor"
     outcomes: dict[str, float] = {}
-    for name, statistic, y_of_smallest in (("CE", cross_entropy, CE_OF_SMALLEST), ("RBP_1", neg_log_rbp, 1.1)):
+    ce_law, rbp_1_law, _ = fit_laws(family.s, counts, ce_and_neg_log_rbp)
+    for name, law, y_of_smallest in (("CE", ce_law, CE_OF_SMALLEST), ("RBP_1", rbp_1_law, 1.1)):
         floor = family.law_floor(ALPHA)
         ln_y = np.log(y_of_smallest * (floor + (1 - floor) * np.exp(-ALPHA * ln_s_ratio)))
         truth = ln_y + family.tau * rng.standard_normal()
-        metric_law = fit_law(family.s, select_k(counts, 1), statistic)
-        outcomes |= coverage(claim.format(name), metric_law.predict(s), float(truth))
+        outcomes |= coverage(claim.format(name), law.predict(s), float(truth))
     return outcomes
 
 
@@ -185,8 +173,7 @@ def forms(rng: np.random.Generator, cell: Settings) -> Outcomes:
     The true law of CE is E + A S^-alpha. E is 0 or a share (`floor`) of CE at the largest size.
     """
     family = _family(cell)
-    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
-    ce_law = fit_law(family.s, counts, cross_entropy)
+    [ce_law] = fit_laws(family.s, family.measure(rng, _documents(rng, cell)), cross_entropy)
     with_floor = fit_floor(ce_law.s, ce_law.y)
     e = with_floor.parameters["E"]
     floor = CE_OF_SMALLEST * family.law_floor(ALPHA)
@@ -211,15 +198,13 @@ def forms(rng: np.random.Generator, cell: Settings) -> Outcomes:
 def _floor_predicts_better(ce_law: Law) -> bool:
     """Return whether E + A S^-alpha predicts the largest sizes better than A S^-alpha, without using them.
 
-    The analyzer `forms` computes both errors. As in its headline, "better" means that the mean error is lower by a
-    share of at least MIN_GAIN.
+    As in the headline of the analyzer `forms`, "better" means that the mean error is lower by more than the share
+    MIN_GAIN.
     """
-    module = load_plugin("forms")
-    report = module.Report(module.GLOSSARY)
     unknown_d = np.full(ce_law.sizes, np.nan)  # training tokens, which neither of the two forms uses
-    module.Forms()._add_predictions(report, {"family": "a", "dataset": "b"}, ce_law, unknown_d)
-    errors = report.frame("prediction").dropna(subset=["with_floor"])[["prediction", "with_floor"]].mean()
-    return bool(errors["with_floor"] < (1 - module.MIN_GAIN) * errors["prediction"])
+    rows = [prediction_errors(ce_law, left_out, "", unknown_d) for left_out in range(1, MAX_LEFT_OUT + 1)]
+    errors = pd.DataFrame(rows).dropna().mean()
+    return bool(errors["with_floor"] < (1 - MIN_GAIN) * errors["prediction"])
 
 
 def outlier(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -242,14 +227,14 @@ def smallest(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """
     bend, delta_alpha = _smallest_detectable(tuple(cell.items()))
     bent = replace(_family(cell), bend=bend)
-    counts = bent.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
-    outcomes = rejection(
-        "promised: a bend of the smallest size that is found", fit_law(bent.s, counts, cross_entropy).bend()
-    )
+    [bent_law] = fit_laws(bent.s, bent.measure(rng, _documents(rng, cell)), cross_entropy)
     family = _family(cell)
-    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA + delta_alpha, ALPHA))
-    delta = fit_law(family.s, select_k(counts, 1), neg_log_rbp_over_ce).alpha
-    return outcomes | rejection("promised: Δα of the smallest size that is found", delta)
+    counts = family.measure(rng, _documents(rng, cell), alphas=(ALPHA + delta_alpha, ALPHA))
+    [ratio, _] = fit_laws(family.s, counts, neg_log_rbp_over_ce)
+    return {
+        **rejection("promised: a bend of the smallest size that is found", bent_law.bend()),
+        **rejection("promised: Δα of the smallest size that is found", ratio.alpha),
+    }
 
 
 @cache
@@ -267,10 +252,10 @@ def _smallest_detectable(cell: tuple[tuple[str, object], ...]) -> tuple[float, f
     family = _family(settings)
     detectable = []
     for _ in range(200):
-        counts = family.measure(rng, _documents(rng, settings), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
-        bend = fit_law(family.s, counts, cross_entropy).bend()
-        delta_alpha = fit_law(family.s, select_k(counts, 1), neg_log_rbp_over_ce).alpha
-        detectable.append((bend.detectable(), delta_alpha.detectable()))
+        counts = family.measure(rng, _documents(rng, settings))
+        [ce_law] = fit_laws(family.s, counts, cross_entropy)
+        [ratio, _] = fit_laws(family.s, counts, neg_log_rbp_over_ce)
+        detectable.append((ce_law.bend().detectable(), ratio.alpha.detectable()))
     median_bend, median_delta_alpha = np.median(detectable, axis=0).tolist()
     return median_bend, median_delta_alpha
 
@@ -282,19 +267,18 @@ def power(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """
     family = _family(cell)
     documents = _documents(rng, cell)
-    counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + EXPONENT_GAP))
-    ce_law = fit_law(family.s, counts, cross_entropy)
-    rbp_100_over_ce = fit_law(family.s, select_k(counts, 100), neg_log_rbp_over_ce)
-    rbp_100_over_rbp_1 = fit_law(family.s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1])
+    counts = family.measure(rng, documents, alphas=(ALPHA, ALPHA + EXPONENT_GAP))
+    [ce_law] = fit_laws(family.s, counts, cross_entropy)
+    [_, rbp_100_over_ce] = fit_laws(family.s, counts, neg_log_rbp_over_ce)
+    [rbp_100_over_rbp_1] = fit_laws(family.s, counts, _rbp_100_over_rbp_1)
     mispredicted = _multiply_y(ce_law, np.append(np.ones(family.sizes - 1), 1.1))
-    steeper = Family(family.sizes, family.tau).measure(rng, documents, alpha_ce=1.2 * ALPHA, alphas=(ALPHA, ALPHA))
-    steeper_law = fit_law(family.s, steeper, cross_entropy)
-    without_scatter = Family(family.sizes, 0.0)
-    counts = without_scatter.measure(rng, _documents(rng, cell), alpha_ce=1.2 * ALPHA, alphas=(ALPHA, ALPHA))
+    steeper = Family(family.sizes, family.tau).measure(rng, documents, alpha_ce=1.2 * ALPHA)
+    [steeper_law] = fit_laws(family.s, steeper, cross_entropy)
+    without_scatter = Family(family.sizes, 0.0).measure(rng, _documents(rng, cell), alpha_ce=1.2 * ALPHA)
     # On the second dataset, a model has its scatter on the first dataset, and half as much separate scatter.
     shared_scatter = ce_law.y / (CE_OF_SMALLEST * family.curve(ALPHA))
     separate_scatter = Family(family.sizes, family.tau / 2).scatter(rng, 1)[:, 0]
-    steeper_law_without_scatter = fit_law(family.s, counts, cross_entropy)
+    [steeper_law_without_scatter] = fit_laws(family.s, without_scatter, cross_entropy)
     second_dataset_law = _multiply_y(steeper_law_without_scatter, shared_scatter * separate_scatter)
     return {
         "found: α = 0.1 of CE": ce_law.alpha.p() < 0.05,
@@ -322,9 +306,8 @@ def families(rng: np.random.Generator, cell: Settings) -> Outcomes:
     cases = ((first_family, documents), (other_family, documents), (other_family, _documents(rng, cell)))
     laws = []
     for family, family_documents in cases:
-        counts = family.measure(rng, family_documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
-        laws.append((fit_law(family.s, counts, cross_entropy), fit_law(family.s, select_k(counts, 1), neg_log_rbp)))
-    (ce_law, rbp_1_law), (other_ce_law, other_rbp_1_law), (ce_law_elsewhere, _) = laws
+        laws.append(fit_laws(family.s, family.measure(rng, family_documents), ce_and_neg_log_rbp))
+    (ce_law, rbp_1_law, _), (other_ce_law, other_rbp_1_law, _), (ce_law_elsewhere, *_) = laws
     claim = "false: two families differ in {}, same documents"
     return {
         **rejection(claim.format("CE's α"), difference_of_exponents(ce_law, other_ce_law)),
@@ -343,9 +326,10 @@ def datasets(rng: np.random.Generator, cell: Settings) -> Outcomes:
     exponents = ALPHA + cell["sd"] * rng.standard_normal(cell["number"] + 1)  # the last one is not measured
     laws = []
     for alpha in exponents[:-1]:
-        counts = family.measure(rng, _documents(rng, cell), alpha_ce=float(alpha), alphas=(ALPHA, ALPHA))
+        counts = family.measure(rng, _documents(rng, cell), alpha_ce=float(alpha))
         separate_scatter = Family(cell["m"], cell["tau"] / 2).scatter(rng, 1)[:, 0]
-        laws.append(_multiply_y(fit_law(family.s, counts, cross_entropy), shared_scatter * separate_scatter))
+        [law] = fit_laws(family.s, counts, cross_entropy)
+        laws.append(_multiply_y(law, shared_scatter * separate_scatter))
     outcomes: dict[str, float] = {}
     if not cell["sd"]:
         outcomes |= rejection("false: α differs between two datasets", laws[0].over(laws[1]).alpha)
@@ -389,8 +373,8 @@ def means(rng: np.random.Generator, cell: Settings) -> Outcomes:
     for i, alpha in enumerate(exponents[:-1]):
         tau = cell["tau"] * (cell["other"] if i == 0 else 1.0)
         family = Family(cell["m"], tau, slope=1.0 - 2 * (i % 2))
-        counts = family.measure(rng, documents, alpha_ce=float(alpha), alphas=(ALPHA, ALPHA))
-        laws.append(fit_law(family.s, counts, cross_entropy))
+        counts = family.measure(rng, documents, alpha_ce=float(alpha))
+        laws += fit_laws(family.s, counts, cross_entropy)
     outcomes = _mean_outcomes(mean_over_families(laws), "families", float(exponents[-1]), differ=bool(cell["sd"]))
     pooling = "scatter of families pooled"
     if cell["other"] != 1:
@@ -422,9 +406,10 @@ def seeds(rng: np.random.Generator, cell: Settings) -> Outcomes:
             counts_of_seeds.append(documents.measure(rng, ce=ce, neg_log_rbp=neg_log_rbp_1, ks=(1,), place=place))
         counts.append(reduce(operator.add, counts_of_seeds))
     clause = "of which half of the scatter is common to a size" if cell["common"] else "whose scatter is independent"
+    ce_law, rbp_1_law = fit_laws(family.s, counts, ce_and_neg_log_rbp)
     return {
-        **coverage(f"covers: CE's α from seeds, {clause}", fit_law(family.s, counts, cross_entropy).alpha, ALPHA),
-        **coverage(f"covers: RBP_1's α from seeds, {clause}", fit_law(family.s, counts, neg_log_rbp).alpha, ALPHA),
+        **coverage(f"covers: CE's α from seeds, {clause}", ce_law.alpha, ALPHA),
+        **coverage(f"covers: RBP_1's α from seeds, {clause}", rbp_1_law.alpha, ALPHA),
     }
 
 
@@ -435,19 +420,18 @@ def sources(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """
     family = _family(cell)
     documents = _documents(rng, cell)
-    counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
+    counts = family.measure(rng, documents)
     grouped = [size_counts.in_groups(documents.group.tolist()) for size_counts in counts]
     ce_of_largest = CE_OF_SMALLEST * float(family.curve(ALPHA)[-1])
     outcomes: dict[str, float] = {}
     for name, units in (("sources given", grouped), ("sources not given", counts)):
-        delta_alpha = fit_law(family.s, select_k(units, 1), neg_log_rbp_over_ce).alpha
-        outcomes |= coverage(f"covers: CE's α, {name}", fit_law(family.s, units, cross_entropy).alpha, ALPHA)
-        outcomes |= coverage(
-            f"covers: RBP_1's α, {name}", fit_law(family.s, select_k(units, 1), neg_log_rbp).alpha, ALPHA
-        )
+        ce_law, rbp_1_law, _ = fit_laws(family.s, units, ce_and_neg_log_rbp)
+        [ratio, _] = fit_laws(family.s, units, neg_log_rbp_over_ce)
+        outcomes |= coverage(f"covers: CE's α, {name}", ce_law.alpha, ALPHA)
+        outcomes |= coverage(f"covers: RBP_1's α, {name}", rbp_1_law.alpha, ALPHA)
         if not family.tau:  # CE of the largest model is known only if it lies on the law
             outcomes |= coverage(f"covers: CE, {name}", estimate(units[-1], cross_entropy), ce_of_largest)
-        outcomes |= rejection(f"false: Δα differs, though equal, {name}", delta_alpha)
+        outcomes |= rejection(f"false: Δα differs, though equal, {name}", ratio.alpha)
     return outcomes
 
 

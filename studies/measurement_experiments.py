@@ -25,17 +25,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
+from plugins.breakdown import GLOSSARY, compare_with_rest
+from plugins.ce_parts import CeParts
+from plugins.draft import acceptance, draft_sums, tokens_per_call
+from plugins.emergence import (
+    Emergence,
+    count_windows,
+    ln_against_expected,
+    ln_against_mixture,
+    ln_n_eff,
+    n_eff,
+    neg_log_p,
+)
+from plugins.lognormal import Lognormal, fit_ranks, maximum_likelihood, rank_sums
+from plugins.proxies import PROXIES, kendall_tau, largest_by_chance, leave_families_out
+from plugins.training import design_condition, fit_law
+from rbptrack.analysis import Report, Runs
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, IntArray, RankTable, log_grid
 from rbptrack.stats import cross_entropy, estimate, estimate_from_influences, law_in_k, laws, rbp
 from rbptrack.stats.changes import Changes, PairCounts, judge
-from studies.experiment import Experiment, Outcomes, Settings, coverage, grid, load_plugin, rejection
+from studies.experiment import Experiment, Outcomes, Settings, coverage, grid, rejection
 from studies.simulation import TOKENS, Documents, Family, Texts, difficulties, population, typical_document_y
 
 VOCABULARY = 2048  # number of entries
@@ -97,14 +114,13 @@ def _fit_population(tails: str, mu: float) -> tuple[FloatArray, float]:
     ln_k = np.log(np.arange(1, VOCABULARY + 1))
     pmf = _rank_probabilities(tails, mu)
     means = np.array([(pmf @ ln_k).mean(), (pmf @ ln_k**2).mean()])
-    maximum_likelihood = load_plugin("lognormal").maximum_likelihood
     theta, _, lognormal_log_pmf = maximum_likelihood(means, VOCABULARY)
     zipf_log_pmf = maximum_likelihood(means[:1], VOCABULARY)[2]
     return np.asarray(theta), float(pmf.mean(axis=0) @ (lognormal_log_pmf - zipf_log_pmf))
 
 
 def _draw_ranks(rng: np.random.Generator, tails: str, mu: float, kinds: Any, length: IntArray) -> IntArray:
-    """Draw the ranks of all tokens, document by document.
+    """Draw the ranks of all tokens, document by document, (tokens,).
 
     Args:
         rng: the generator of random numbers.
@@ -113,29 +129,11 @@ def _draw_ranks(rng: np.random.Generator, tails: str, mu: float, kinds: Any, len
         kinds: the kind of each document, (documents,).
         length: the number of tokens of each document, (documents,).
 
-    Returns:
-        The ranks, (tokens,).
-
     """
     parts = []
     for kind, tokens in zip(kinds, length, strict=True):
         parts.append(1 + np.searchsorted(_rank_distributions(tails, mu)[kind], rng.random(tokens)))
     return np.asarray(np.minimum(np.concatenate(parts), VOCABULARY))
-
-
-def _fit_ranks(rank: IntArray, length: IntArray) -> Any:
-    """Fit the distributions of the analyzer `lognormal`.
-
-    Args:
-        rank: the ranks of all tokens, document by document, (tokens,).
-        length: the number of tokens of each document, (documents,).
-
-    """
-    module = load_plugin("lognormal")
-    ln_rank = np.log(rank)
-    document = np.repeat(np.arange(len(length)), length)
-    sums = np.column_stack([np.bincount(document, weights=ln_rank**power) for power in (0, 1, 2)])
-    return module.fit_ranks(module.RankSums(sums, _make_table(rank, length).histogram()))
 
 
 def _make_table(rank: IntArray, length: IntArray, vocab_size: int = VOCABULARY, **columns: FloatArray) -> RankTable:
@@ -160,6 +158,13 @@ def _make_table(rank: IntArray, length: IntArray, vocab_size: int = VOCABULARY, 
     )
 
 
+def _make_runs(s: FloatArray, tables: Sequence[RankTable]) -> Runs:
+    """Return the measurements of one family on one dataset, with the rank table of each size S."""
+    run_ids = [f"run {i}" for i in range(len(tables))]
+    frame = pd.DataFrame({"run_id": run_ids, "model": run_ids, "non_embedding_params": np.rint(s)})
+    return Runs(frame.assign(family="a", dataset="b"), RankTables(dict(zip(run_ids, tables, strict=True))))
+
+
 def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Check the intervals of beta and gamma of ranks, and of the gain over Zipf's law, if documents differ.
 
@@ -168,7 +173,8 @@ def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
     theta, gain = _fit_population(cell["tails"], 1.0)
     length = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"])).length
     kinds = rng.integers(_KINDS, size=cell["D"])
-    fitted = _fit_ranks(_draw_ranks(rng, cell["tails"], 1.0, kinds, length), length)
+    table = _make_table(_draw_ranks(rng, cell["tails"], 1.0, kinds, length), length)
+    fitted = fit_ranks(rank_sums([table], table.histogram()))
     values, u = fitted.influences
     shares = length / length.sum()
     outcomes = {
@@ -186,15 +192,12 @@ def slopes(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
     The true slopes are those of the lines through the values of the population.
     """
-    module = load_plugin("lognormal")
     s = Family(cell["m"], 0.0).s
     mus = np.round(np.linspace(1.0, 0.0, cell["m"]), 6)
     length = np.full(cell["D"], TOKENS)
     kinds = rng.integers(_KINDS, size=cell["D"])
-    fits = [_fit_ranks(_draw_ranks(rng, cell["tails"], float(mu), kinds, length), length) for mu in mus]
-    report = module.Report(module.GLOSSARY)
-    module._add_lines(report, SimpleNamespace(keys={"family": "a", "dataset": "b"}), s, fits)
-    lines = report.frame("slope").set_index("quantity")
+    tables = [_make_table(_draw_ranks(rng, cell["tails"], float(mu), kinds, length), length) for mu in mus]
+    lines = Lognormal().analyze(_make_runs(s, tables)).frame("slope").set_index("quantity")
     theta = np.array([_fit_population(cell["tails"], float(mu))[0] for mu in mus])
     truth = np.polyfit(np.log(s), theta, 1)[0]
     return {
@@ -204,14 +207,7 @@ def slopes(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _coverage_by_row(claim: str, row: Any, truth: float) -> dict[str, bool]:
-    """Return `{claim: whether the interval of the row contains the truth}`; empty if the row has no interval.
-
-    Args:
-        claim: the claim.
-        row: a row of a report, with the ends of the interval in `low` and `high`.
-        truth: the true value.
-
-    """
+    """Return `{claim: whether the interval of a row of a report contains the truth}`; empty if it has no interval."""
     return {} if np.isnan(row["low"]) else {claim: bool(row["low"] <= truth <= row["high"])}
 
 
@@ -220,7 +216,6 @@ def ce_parts(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
     Ranks are lognormal. The difference between -ln p and ln R has an exponential distribution.
     """
-    module = load_plugin("ce_parts")
     s = Family(cell["m"], 0.0).s
     mus = np.round(np.linspace(1.0, 0.0, cell["m"]), 6)
     mean_rests = np.linspace(1.5, 1.2, cell["m"])
@@ -229,24 +224,18 @@ def ce_parts(rng: np.random.Generator, cell: Settings) -> Outcomes:
     document_factor = np.repeat(np.exp(0.3 * rng.standard_normal(cell["D"]) - 0.3**2 / 2), length)
     ln_k = np.log(np.arange(1, VOCABULARY + 1))
     truths = []
-    sizes = []
+    tables = []
     for mu, mean_rest in zip(mus.tolist(), mean_rests.tolist(), strict=True):
         rank = _draw_ranks(rng, cell["tails"], mu, kinds, length)
         rest = mean_rest * document_factor * rng.exponential(size=len(rank))
-        table = _make_table(rank, length, logprob=-np.log(rank) - rest)
-        sizes.append(module.part_sums([table], table.histogram()))
+        tables.append(_make_table(rank, length, logprob=-np.log(rank) - rest))
         shares = _rank_probabilities(cell["tails"], mu).mean(axis=0)
         ln_rank = float(shares @ ln_k)
         entropy = float(-shares @ np.log(shares))
         truths.append([ln_rank + mean_rest, ln_rank, mean_rest, entropy])
     ce, *_ = population_parts = np.array(truths).T
     slope = dict(zip(("ce", "rank", "rest", "error_entropy"), _slopes_against(ce, population_parts), strict=True))
-    report = module.Report(module.GLOSSARY)
-    family = SimpleNamespace(s=s, keys={"family": "a", "dataset": "b"})
-    sums = [size_sums.sums for size_sums in sizes]
-    module.CeParts()._add_laws(report, family, sums)
-    module._add_lines(report, family, sums)
-    module._add_shares(report, family, sums)
+    report = CeParts().analyze(_make_runs(s, tables))
     outcomes: dict[str, float] = {}
     if "share" in report.questions:
         share = report.frame("share").set_index("metric")
@@ -273,14 +262,13 @@ def entropy(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
     The entropy is that of lognormal ranks among 50,304 entries. It is estimated from a sample of independent tokens.
     """
-    module = load_plugin("ce_parts")
     cumulative, truth = _wide_rank_distribution()
     rank = 1 + np.searchsorted(cumulative, rng.random(cell["tokens"])).clip(max=len(cumulative) - 1)
     table = _make_table(rank, np.array([len(rank)]), len(cumulative), logprob=-np.log(rank) - 1.0)
-    parts = module.part_sums([table], table.histogram())
-    sample_entropy = module.mean_parts(parts.sums.sum(axis=0))[list(module.PARTS).index("error_entropy")]
+    [parts] = CeParts().analyze(_make_runs(np.ones(1), [table])).tables["parts"].to_dict("records")
+    correction = parts["miller_madow"] - parts["error_entropy"]
     claim = "median: share of H(P)'s bias that Miller and Madow's correction removes, %"
-    return {claim: float(100 * parts.miller_madow / (truth - sample_entropy))}
+    return {claim: float(100 * correction / (truth - parts["error_entropy"]))}
 
 
 @cache
@@ -297,34 +285,20 @@ def emergence(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
     They do, so the true N_eff is N.
     """
-    module = load_plugin("emergence")
     windows = _count_windows(rng.random(cell["D"] * TOKENS) < cell["RBP"], cell["D"], cell["N"])
-    if _has_too_few_runs(windows):
+    if not Emergence().has_enough_runs(windows):
         return {}
-    return rejection("false: tokens are not independent", estimate(windows, module.ln_n_eff), np.log(cell["N"]))
+    return rejection("false: tokens are not independent", estimate(windows, ln_n_eff), np.log(cell["N"]))
 
 
 def _count_windows(hit: Any, documents: int, n: int) -> FloatArray:
-    """Count windows of n tokens and their outcomes in each document, (documents, 6), as `emergence` does.
+    """Count windows of n tokens in documents of equal length, as `emergence` does, (documents, 6).
 
-    Args:
-        hit: whether each token succeeds, (tokens,).
-        documents: the number of documents, which have equal lengths.
-        n: the number of tokens of a window.
-
+    hit: whether each token succeeds, (tokens,).
     """
     rank: IntArray = np.where(hit, 1, 2)
     table = _make_table(rank, np.full(documents, len(rank) // documents))
-    return np.asarray(load_plugin("emergence").count_windows(table, [1], [n])[:, 0, 0])
-
-
-def _has_too_few_runs(windows: FloatArray) -> bool:
-    """Return whether `emergence`, with its default options, would refuse to analyse these counts.
-
-    It needs ten runs of hits that are at least as long as the windows, from at least five documents.
-    """
-    runs = windows[:, load_plugin("emergence").RUNS]
-    return bool(runs.sum() < 10 or np.count_nonzero(runs) < 5)
+    return count_windows(table, [1], [n])[:, 0, 0]
 
 
 def mixture(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -333,23 +307,21 @@ def mixture(rng: np.random.Generator, cell: Settings) -> Outcomes:
     Documents differ in difficulty. Three cases are simulated: tokens of one document are independent, they depend
     on their position, or they really cluster.
     """
-    module = load_plugin("emergence")
     y = -np.log(cell["RBP"]) * np.exp(cell["sd"] * rng.standard_normal(cell["D"]))
     share = np.repeat(np.exp(-y), TOKENS)
-    windows = _count_windows(rng.random(len(share)) < share, cell["D"], cell["N"])
-    if _has_too_few_runs(windows):
-        return {}
+    is_early = np.tile(np.arange(TOKENS) < TOKENS // 4, cell["D"])
+    hits_by_claim = {
+        "false: tokens cluster within documents": rng.random(len(share)) < share,
+        "share: called clustering, though only the first quarter of each text is twice as hard": (
+            rng.random(len(share)) < np.where(is_early, share**2, share)
+        ),
+        "found: clustering, every tenth token succeeds if the token before it does": _draw_clustered_hits(rng, share),
+    }
     outcomes: dict[str, float] = {}
-    outcomes |= rejection("false: tokens cluster within documents", estimate(windows, module.ln_against_mixture))
-    early = np.tile(np.arange(TOKENS) < TOKENS // 4, cell["D"])
-    windows = _count_windows(rng.random(len(share)) < np.where(early, share**2, share), cell["D"], cell["N"])
-    if not _has_too_few_runs(windows):
-        claim = "share: called clustering, though only the first quarter of each text is twice as hard"
-        outcomes |= rejection(claim, estimate(windows, module.ln_against_mixture))
-    windows = _count_windows(_draw_clustered_hits(rng, share), cell["D"], cell["N"])
-    if not _has_too_few_runs(windows):
-        claim = "found: clustering, every tenth token succeeds if the token before it does"
-        outcomes |= rejection(claim, estimate(windows, module.ln_against_mixture))
+    for claim, hit in hits_by_claim.items():
+        windows = _count_windows(hit, cell["D"], cell["N"])
+        if Emergence().has_enough_runs(windows):
+            outcomes |= rejection(claim, estimate(windows, ln_against_mixture))
     return outcomes
 
 
@@ -371,7 +343,6 @@ def alpha_n(rng: np.random.Generator, cell: Settings) -> Outcomes:
     p_N is the probability that N tokens in a row succeed. The true exponents are those of the lines through the
     values of the population.
     """
-    module = load_plugin("emergence")
     s = Family(cell["m"], 0.0).s
     neg_log_rbp = 0.5 * (s / s[0]) ** -0.1
     documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], "even"))
@@ -385,11 +356,11 @@ def alpha_n(rng: np.random.Generator, cell: Settings) -> Outcomes:
         r, weights = population(cell["tails"], 0.0) if cell["differ"] else (np.ones(1), np.ones(1))
         p_n = float(weights @ np.exp(-y * cell["N"] * r))
         truths.append((-np.log(p_n), np.log(p_n) / np.log(weights @ np.exp(-y * r))))
-    if any(map(_has_too_few_runs, sizes)):
+    if not all(map(Emergence().has_enough_runs, sizes)):
         return {}
     alpha, delta = (-np.polyfit(np.log(s), np.log(truth), 1)[0] for truth in zip(*truths, strict=True))
-    [law_of_p_n] = laws(s, sizes, module.neg_log_p)
-    [law_of_n_eff] = laws(s, sizes, module.n_eff)
+    [law_of_p_n] = laws(s, sizes, neg_log_p)
+    [law_of_n_eff] = laws(s, sizes, n_eff)
     if not law_of_p_n or not law_of_n_eff:
         return {}
     outcomes = coverage("covers: α_N", law_of_p_n.alpha, alpha)
@@ -429,8 +400,7 @@ def _answer_outcomes(
     sums = np.column_stack([length, hits == length, hits, length[:, None] == lengths]).astype(np.float64)
     if (hits == length).sum() < 10:  # the analyzer leaves such counts out by default
         return {}
-    against = partial(load_plugin("emergence").ln_against_expected, lengths.astype(np.float64))
-    return rejection(claim, estimate(sums, against))
+    return rejection(claim, estimate(sums, partial(ln_against_expected, lengths.astype(np.float64))))
 
 
 def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -533,10 +503,9 @@ def _class_outcomes(family: Family, pairs: Sequence[FloatArray], *, class_differ
         class_differs: whether the class truly differs.
 
     """
-    module = load_plugin("breakdown")
-    report = module.Report(module.GLOSSARY)
+    report = Report(GLOSSARY)
     case = {"family": "a", "dataset": "b", "by": "kind", "class": "number"}
-    module._compare(report, case, [CE, "rbp_10"], family.s, pairs)
+    compare_with_rest(report, case, [CE, "rbp_10"], family.s, pairs)
     outcomes: dict[str, float] = {}
     for question, quantity in (("level", "level"), ("delta", "exponent")):
         for _, row in report.frame(question).iterrows():
@@ -558,19 +527,17 @@ def draft(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
     Acceptance differs between documents, and between the tokens of a document.
     """
-    module = load_plugin("draft")
     a, b = 6.0, 3.0  # the parameters of the beta distribution of a document's acceptance
     length = Documents.draw(rng, Texts(cell["D"], "skewed", cell["lengths"])).length
     share = np.repeat(rng.beta(a, b, size=cell["D"]), length)
     accept = rng.beta(3 * share, 3 * (1 - share))
     rank: IntArray = np.ones(len(share), dtype=np.int64)
-    sums = module.draft_sums(_make_table(rank, length, accept=accept, kl=0.4 * rng.exponential(size=len(share))), 12)
+    sums = draft_sums(_make_table(rank, length, accept=accept, kl=0.4 * rng.exponential(size=len(share))), 12)
     drafted = 5
     accepted = np.cumprod([(a + i) / (a + b + i) for i in range(drafted)]).sum()
-    acceptance = estimate(sums, lambda x: x[..., module.ACCEPT] / x[..., module.TOKENS])
     return {
-        **coverage("covers: acceptance of a draft", acceptance, a / (a + b)),
-        **coverage("covers: tokens per call of the reference", module.tokens_per_call(sums, drafted), 1 + accepted),
+        **coverage("covers: acceptance of a draft", estimate(sums, acceptance), a / (a + b)),
+        **coverage("covers: tokens per call of the reference", tokens_per_call(sums, drafted), 1 + accepted),
     }
 
 
@@ -579,28 +546,27 @@ def proxies(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
     At first, no proxy depends on the scores. For the last claim, three of them do, with a correlation of 0.8.
     """
-    module = load_plugin("proxies")
-    number = len(module.PROXIES)
+    number = len(PROXIES)
     families = np.repeat(np.arange(4), 4)
     scores = cell["offsets"] * rng.standard_normal(4)[families] + rng.standard_normal(16)
     noise = cell["offsets"] * rng.standard_normal((4, number))[families] + rng.standard_normal((16, number))
-    exceeds = _largest_tau(noise, scores) > module.largest_by_chance(noise, scores)
+    exceeds = _exceeds_chance(noise, scores)
     if cell["offsets"]:
         return {"false: best proxy exceeds chance, though models come in families": exceeds}
-    left_out = module.leave_families_out(noise, scores, families)
+    left_out = leave_families_out(noise, scores, families)
+    assert left_out is not None
     with_signal = noise.copy()
     with_signal[:, :3] = 0.8 * scores[:, None] + 0.6 * noise[:, :3]
     return {
         "false: best proxy exceeds chance": exceeds,
         "share: proxies of pure noise order 65% of pairs or more rightly": left_out.right >= 0.65,
-        "found: best proxy exceeds chance, correlation 0.8": _largest_tau(with_signal, scores)
-        > module.largest_by_chance(with_signal, scores),
+        "found: best proxy exceeds chance, correlation 0.8": _exceeds_chance(with_signal, scores),
     }
 
 
-def _largest_tau(values: FloatArray, scores: FloatArray) -> float:
-    """Return the largest Kendall's tau of a proxy and the scores. `values` is (models, proxies)."""
-    return float(max(load_plugin("proxies")._tau(proxy, scores) for proxy in values.T))
+def _exceeds_chance(values: FloatArray, scores: FloatArray) -> bool:
+    """Return whether the largest Kendall's tau of proxies, (models, proxies), and scores, (models,), exceeds chance."""
+    return max(kendall_tau(proxy, scores) for proxy in values.T) > largest_by_chance(values, scores)
 
 
 def training(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -608,13 +574,12 @@ def training(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
     The fit is difficult if the number of training tokens D grows with the size S. `condition` says how strongly.
     """
-    module = load_plugin("training")
     s, d = _checkpoint_sizes(cell["m"], cell["condition"])
     noise = rng.standard_normal((cell["m"], 6))
     for i in range(1, 6):
         noise[:, i] = cell["ar"] * noise[:, i - 1] + np.sqrt(1 - cell["ar"] ** 2) * noise[:, i]
     y = (1.7 + 400 * s**-0.34 + 410 * d**-0.28) * np.exp(cell["tau"] * noise.ravel())
-    law = module.fit_law(s, d, y)
+    law = fit_law(s, d, y)
     return {
         "error: a of the best size, which grows as C^a (a = 0.45)": law["optimum"] - 0.28 / (0.34 + 0.28),
         "error: exponent in size of the law in size and tokens (0.34)": law["size_exponent"] - 0.34,
@@ -640,7 +605,6 @@ def _checkpoint_sizes(m: int, condition: float) -> tuple[FloatArray, FloatArray]
     def tokens(ln_width: float) -> FloatArray:
         return np.asarray(20 * s * np.exp(np.exp(ln_width) * spread))
 
-    design_condition = load_plugin("training").design_condition
     ln_width = brentq(lambda x: np.log(design_condition(s, tokens(x)) / condition), -3.0, 1.5)
     return s, tokens(ln_width)
 

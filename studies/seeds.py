@@ -14,7 +14,7 @@ import numpy as np
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats import fit
-from studies.experiment import ALPHA
+from studies.simulation import ALPHA
 
 TAU = 0.02  # standard deviation of ln y of a run around its law
 DRAWS = 2000

@@ -20,6 +20,12 @@ from rbptrack.ranks import DocumentCounts, FloatArray, IntArray
 TOKENS = 300
 """The mean length of a document."""
 
+ALPHA = 0.1
+"""The exponent of CE and RBP_k in most simulated laws."""
+
+EXPONENT_GAP = 0.03
+"""The exponent of RBP_100 minus that of CE in laws with different exponents."""
+
 CE_OF_SMALLEST = 3.5
 """CE of a family's smallest model, in nats per token."""
 
@@ -220,7 +226,12 @@ class Family:
         return self.floor * float(self.curve(alpha)[-1])
 
     def measure(
-        self, rng: np.random.Generator, documents: Documents, *, alpha_ce: float, alphas: Sequence[float]
+        self,
+        rng: np.random.Generator,
+        documents: Documents,
+        *,
+        alpha_ce: float = ALPHA,
+        alphas: Sequence[float] = (ALPHA, ALPHA),
     ) -> list[DocumentCounts]:
         """Draw the sums by document of every size.
 

@@ -1,4 +1,4 @@
-"""Tests that the studies run. Studies call private functions of plugins, and mypy does not check these calls."""
+"""Tests that the studies run."""
 
 from __future__ import annotations
 
