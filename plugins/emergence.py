@@ -55,6 +55,12 @@ HITS = 3  # hits in these stretches
 RUNS = 4  # runs of at least N hits
 MIXTURE = 5  # expected number of windows that succeed if the hits of the document were in random order
 
+# The columns of counts of whole answers.
+ANSWER_TOKENS = 0  # tokens of whole answers
+ANSWER_SUCCEEDED = 1  # whole answers in which all tokens are hits
+ANSWER_HITS = 2  # hits among the tokens
+BY_LENGTH = slice(3, None)  # whole answers of each length
+
 
 @dataclass(frozen=True)
 class Successes(DocumentSums):
@@ -63,8 +69,8 @@ class Successes(DocumentSums):
     Attributes:
         windows: the counts of windows at each k and N, (documents, ks, lengths, 6). The columns are `WINDOWS` to
             `MIXTURE`.
-        answers: the counts of whole answers at each k, (documents, ks, 3 + answer_lengths). The columns are the tokens
-            of answers, the answers that succeed, the hits among the answers' tokens, and the answers of each length.
+        answers: the counts of whole answers at each k, (documents, ks, 3 + answer_lengths). The columns are
+            `ANSWER_TOKENS` to `BY_LENGTH`.
         answer_lengths: the numbers of tokens that answers have, ascending.
 
     """
@@ -189,18 +195,16 @@ def expected_successes(lengths: FloatArray, totals: FloatArray) -> FloatArray:
 
     Args:
         lengths: the lengths of answers in tokens, (lengths,).
-        totals: the number of the answers' tokens, the number of answers that succeed, the hits among the tokens, and
-            the number of answers of each length, (..., 3 + lengths).
+        totals: counts of whole answers, (..., 3 + lengths).
 
     """
-    answers = totals[..., 3:]
-    rbp = totals[..., 2:3] / totals[..., :1]
-    return np.asarray((answers * rbp**lengths).sum(axis=-1))
+    rbp = totals[..., ANSWER_HITS] / totals[..., ANSWER_TOKENS]
+    return np.asarray((totals[..., BY_LENGTH] * rbp[..., None] ** lengths).sum(axis=-1))
 
 
 def ln_against_expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
     """Return ln of the number of whole answers that succeed over `expected_successes`, from the same counts, (...)."""
-    return np.asarray(np.log(totals[..., 1] / expected_successes(lengths, totals)))
+    return np.asarray(np.log(totals[..., ANSWER_SUCCEEDED] / expected_successes(lengths, totals)))
 
 
 GLOSSARY: Glossary = {
@@ -309,10 +313,10 @@ class Emergence(Analyzer):
         length, hits = np.split(np.concatenate(answers), [1], axis=1)
         answer_lengths = np.unique(length[length > 0])
         counts = np.zeros((len(length), len(ks), 3 + len(answer_lengths)))
-        counts[..., 0] = length
-        counts[..., 1] = (hits == length) & (length > 0)
-        counts[..., 2] = hits
-        counts[..., 3:] = (length == answer_lengths)[:, None]
+        counts[..., ANSWER_TOKENS] = length
+        counts[..., ANSWER_SUCCEEDED] = (hits == length) & (length > 0)
+        counts[..., ANSWER_HITS] = hits
+        counts[..., BY_LENGTH] = (length == answer_lengths)[:, None]
         return Successes(np.concatenate(windows), counts, answer_lengths)
 
     def _add_windows(
@@ -385,17 +389,17 @@ class Emergence(Analyzer):
         rows = []
         for label, s, size in zip(family.labels, family.s, sizes, strict=True):
             totals = size.answers[:, i].sum(axis=0)
-            answers = totals[3:].sum()
+            answers = totals[BY_LENGTH].sum()
             if answers < self.min_runs:
                 continue
             row = {**family.keys, "size": label, "S": s, "k": k, "answers": int(answers)}
-            row["rbp_of_answers"] = totals[2] / totals[0]
-            row["succeeded"] = totals[1] / answers
+            row["rbp_of_answers"] = totals[ANSWER_HITS] / totals[ANSWER_TOKENS]
+            row["succeeded"] = totals[ANSWER_SUCCEEDED] / answers
             row["independent"] = float(expected_successes(size.answer_lengths, totals)) / answers
             rows.append(row)
         counts = _nonempty_rows(sizes[-1].answers[:, i])
         lengths = sizes[-1].answer_lengths
-        if counts[:, 1].sum() >= self.min_runs:
+        if counts[:, ANSWER_SUCCEEDED].sum() >= self.min_runs:
             ratio = estimate(counts, partial(ln_against_expected, lengths))
             beside = {name: rows[-1][name] for name in ("S", "answers", "succeeded", "independent")}
             keys: dict[str, Any] = {**family.keys, "metric": rbp_name(k)}

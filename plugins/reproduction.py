@@ -27,14 +27,14 @@ from rbptrack.analysis import (
     read_families,
 )
 from rbptrack.figures import facets
-from rbptrack.ranks import DocumentCounts, log_grid, metric_label, rbp_ks
+from rbptrack.ranks import DocumentCounts, log_grid, rbp_ks
 from rbptrack.stats import (
     MIN_MISSES,
     Estimate,
     ks_of_law_in_k,
     law_in_k,
     laws_by_metric,
-    why_no_interval,
+    missing_interval_clause,
     why_no_interval_in_k,
 )
 
@@ -147,10 +147,9 @@ def _add_alphas(report: Report, family: Family, counts: Sequence[DocumentCounts]
     if len(family.s) < 2:
         return
     laws = laws_by_metric(family.s, counts)
-    unknown = [metric for metric in published["metric"] if metric in laws and not laws[metric].alpha.has_interval]
-    if unknown:
-        labels = listed([metric_label(metric) for metric in unknown])
-        report.notes.append(f"{family}: no interval of α for {labels}: {why_no_interval(counts)}.")
+    clause = missing_interval_clause({name: laws[name] for name in published["metric"] if name in laws}, counts)
+    if clause:
+        report.notes.append(f"{family}: {clause}.")
     for row in published.to_dict("records"):
         law = laws.get(row["metric"])
         if law is not None:

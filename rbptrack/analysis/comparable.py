@@ -5,12 +5,12 @@ The table in `rbptrack.facts` says in which columns the runs of one law, and the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import pandas as pd
 
 from rbptrack.base.formatting import counted, listed
+from rbptrack.config.patterns import natural_key
 from rbptrack.facts import FACT_BY_NAME, LAW_COLUMNS, POINT_COLUMNS, SAME_RANKS_COLUMNS
 
 
@@ -82,7 +82,7 @@ def differing_facts(rows: pd.DataFrame) -> list[str]:
 def describe_values(rows: pd.DataFrame, key: str) -> str:
     """Return how many rows have each value of a column, such as `dtype (float32: 3 runs, bfloat16: 1 run)`."""
     counts = pd.Series([FACT_BY_NAME[key].format_value(value) for value in rows[key]]).value_counts()
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], numeric_key(str(item[0]))))
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], natural_key(str(item[0]))))
     run_counts = [f"{value}: {counted(int(count), 'run')}" for value, count in ordered]
     return f"{key} ({', '.join(run_counts)})"
 
@@ -108,13 +108,7 @@ def split_by_facts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, p
     for values, part in rows.groupby(list(keys), dropna=False, observed=True):
         words = [fact.label + fact.format_value(value) for fact, value in zip(facts, values, strict=True)]
         labels_and_parts.append((" ".join(words), part))
-    return sorted(labels_and_parts, key=lambda item: (-len(item[1]), numeric_key(item[0])))
-
-
-def numeric_key(text: str) -> list[str | int]:
-    """Return a key that sorts texts by the numbers in them: step1000 < step16000 < step128000."""
-    parts = re.split("([0-9]+)", text)
-    return [int(part) if i % 2 else part for i, part in enumerate(parts)]
+    return sorted(labels_and_parts, key=lambda item: (-len(item[1]), natural_key(item[0])))
 
 
 def _differs_within(rows: pd.DataFrame, keys: Sequence[str], column: str) -> bool:

@@ -24,7 +24,6 @@ from rbptrack.analysis.comparable import (
     describe_values,
     differing_facts,
     newest_runs,
-    numeric_key,
     split_by_facts,
     without_repeats,
 )
@@ -32,6 +31,7 @@ from rbptrack.analysis.rank_reader import whole_ks
 from rbptrack.analysis.rank_store import Unreadable, WithoutRanks
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.formatting import compact, counted, listed
+from rbptrack.config.patterns import natural_key
 from rbptrack.facts import FACT_BY_NAME, LAW_COLUMNS, Subject
 from rbptrack.ranks import DocumentCounts, FloatArray, MissingColumn, rbp_ks
 from rbptrack.stats.documents import only_totals
@@ -283,7 +283,7 @@ def comparable_families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family]
         name_and_dataset = f"{name} on {dataset}"
         rows = all_rows[all_rows["non_embedding_params"].notna()]
         if len(rows) < len(all_rows):
-            models = sorted(set(all_rows.loc[all_rows["non_embedding_params"].isna(), "model"]), key=numeric_key)
+            models = sorted(set(all_rows.loc[all_rows["non_embedding_params"].isna(), "model"]), key=natural_key)
             notes.append(f"{name_and_dataset}: {listed(models)} left out: the size S is unknown.")
         keys = differing_facts(rows)
         if keys:

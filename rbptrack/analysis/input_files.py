@@ -120,13 +120,21 @@ def read_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
     check_regular_file(path, "import")
     suffix = path.suffix.lower()
     if suffix == ".json":
-        row_by_place = _json_rows(path)
+        row_by_place = _rows_of_list(load_json(path, finite=False), path)
     elif suffix == ".jsonl":
         row_by_place = _json_lines(path)
     elif suffix in TABLE_SUFFIXES:
         row_by_place = _table_rows(path)
     else:
         raise BadInput(f"{path} cannot be read as a table: its name must end in {', '.join(TABLE_SUFFIXES)}")
+    return _normalise_rows(path, row_by_place)
+
+
+def _normalise_rows(path: Path, row_by_place: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the place and the cells of each row. The names of columns are put in lower case.
+
+    Raises BadInput if a row is not an object, or two of its columns have the same name.
+    """
     placed_rows = []
     for place, row in row_by_place.items():
         if not isinstance(row, dict):
@@ -136,9 +144,8 @@ def read_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
     return placed_rows
 
 
-def _json_rows(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds a list. Return its elements by place. Raises BadInput if it holds no list."""
-    rows = load_json(path, finite=False)
+def _rows_of_list(rows: Any, path: Path) -> dict[str, Any]:
+    """Return the elements of a list from a JSON file by place. Raises BadInput if `rows` is not a list."""
     if not isinstance(rows, list):
         raise BadInput(f"{path} is not a list of objects, one for each row")
     return {f"object {number}": row for number, row in enumerate(rows, start=1)}
@@ -310,9 +317,11 @@ def _read_rows_or_entries(file: Path, key: str) -> list[tuple[str, dict[str, Any
         key: the column that gets the keys of the outer JSON object.
 
     """
-    content = load_json(file) if file.suffix.lower() == ".json" else None
-    if not isinstance(content, dict):
+    if file.suffix.lower() != ".json":
         return read_rows(file)
+    content = load_json(file)
+    if not isinstance(content, dict):
+        return _normalise_rows(file, _rows_of_list(content, file))
     if not all(isinstance(entry, dict) for entry in content.values()):
         raise BadInput(f"{file} is neither a list of objects nor an object of objects")
     return [

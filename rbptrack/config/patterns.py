@@ -14,7 +14,7 @@ from rbptrack.base.errors import BadInput, nearest, shortened_list, unknown_name
 
 _FACTOR_OF_SUFFIX = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 _SIZE_WORDS = ("tiny", "small", "base", "medium", "large", "xl", "xxl")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmbt]?)(\D*)(\d*)(.*)", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmbt]?)", re.IGNORECASE)
 _SIZE_PART = re.compile(r"(?:^|[-_])(\d+(?:\.\d+)?[kmbt])(?=$|[-_])", re.ASCII | re.IGNORECASE)
 
 _MAX_SIZE_RATIO = 1.5  # a size is suggested in place of a missing size if they differ by at most this factor
@@ -27,23 +27,25 @@ _NOT_MATCHED_BY_PATTERNS = ("hf", "files", "default")
 def natural_key(name: str) -> tuple[object, ...]:
     """Return a key that sorts names by size: 70m < 1b < 1.4b, small < large < xl, step512 < step1000.
 
-    Other names are sorted by their text and then by the number at their end. In the key, numbers come before words for
-    sizes, and words for sizes come before other names.
+    Other names are sorted by their text and by the whole numbers in it: seed2 step16000 < seed10 step1000. Sizes come
+    before words for sizes, and words for sizes come before other names. Each part of a path is compared by itself.
     """
     key: list[object] = []
     for part in name.split("/"):
-        match = _SIZE.fullmatch(part)
+        size = _SIZE.match(part)
         if part in _SIZE_WORDS:
-            key.append((1, float(_SIZE_WORDS.index(part)), part))
-        elif match:
-            number, suffix, word, second_number, ending = match.groups()
-            size = float(number) * _FACTOR_OF_SUFFIX[suffix.lower()]
-            key.append((0, size, word, int(second_number or 0), ending))
+            key.append((1, _SIZE_WORDS.index(part)))
+        elif size:
+            number, suffix = size.groups()
+            key.append((0, float(number) * _FACTOR_OF_SUFFIX[suffix.lower()], _texts_and_numbers(part[size.end() :])))
         else:
-            digits = re.search(r"\d+$", part)
-            stem = part[: digits.start()] if digits else part
-            key.append((2, 0.0, stem, int(digits[0]) if digits else 0))
+            key.append((2, _texts_and_numbers(part)))
     return tuple(key)
+
+
+def _texts_and_numbers(text: str) -> tuple[str | int, ...]:
+    """Divide a text at its whole numbers. Even elements are texts, and odd elements are numbers."""
+    return tuple(int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", text)))
 
 
 def matches_patterns(names: Iterable[str], patterns: Sequence[str]) -> bool:

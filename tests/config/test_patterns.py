@@ -29,6 +29,8 @@ def test_natural_key_sorts_sizes_by_their_number() -> None:
         (["hf", "14m", "small"], ["14m", "small", "hf"]),
         (["6k-step1024", "6k-step64"], ["6k-step64", "6k-step1024"]),
         (["step1000", "step256"], ["step256", "step1000"]),
+        (["seed10 step1", "seed2 step1000", "seed2 step64"], ["seed2 step64", "seed2 step1000", "seed10 step1"]),
+        (["doc10.txt", "doc2.txt"], ["doc2.txt", "doc10.txt"]),
     ],
 )
 def test_natural_key_sorts_words_for_sizes_and_numbers_of_steps(names: list[str], in_order: list[str]) -> None:
