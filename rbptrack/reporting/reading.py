@@ -171,7 +171,7 @@ def _token_sets(runs: Runs, notes: list[str]) -> list[TokenSet]:
     sets = []
     groups = [rows for _, rows in frame.groupby(list(SAME_TOKENS_COLUMNS), dropna=False, observed=True)]
     for rows in groups:
-        ordered = rows.assign(_size=rows["size"].astype("string").fillna("").map(natural_key)).sort_values(
+        ordered = rows.assign(_size=rows["size"].astype(object).fillna("").map(natural_key)).sort_values(
             ["family", "non_embedding_params", "_size", "training_tokens", "name"], na_position="first"
         )
         sets.append(TokenSet(_set_label(rows, groups), ordered.drop(columns="_size")))
