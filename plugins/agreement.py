@@ -125,7 +125,8 @@ class Agreement(Analyzer):
             else:
                 model = rows["model"].str.partition("@")[0]  # without its checkpoint
                 for _, same_model in rows.groupby(["family", model], sort=True):
-                    yield from _pairs_of_model(same_model)
+                    if len(same_model) > 1:
+                        yield from _pairs_of_model(same_model)
 
     def _pairs_by_name(self, rows: pd.DataFrame) -> Iterator[Pair]:
         """Yield the pairs with names that match both patterns. A pair that matches in both orders is yielded once."""

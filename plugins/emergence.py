@@ -127,9 +127,10 @@ def probability_of_hits(hits: FloatArray, tokens: FloatArray, n: int) -> FloatAr
 
     It is an unbiased estimate of RBP_k^n of the document. The n-th power of a measured share would be biased.
     """
-    probability = np.ones(len(hits))
-    for taken in range(n):
-        probability *= np.maximum(hits - taken, 0) / np.maximum(tokens - taken, 1)
+    probability = np.zeros(len(hits))
+    possible = hits >= n
+    taken = np.arange(n)[:, None]
+    probability[possible] = ((hits[possible] - taken) / (tokens[possible] - taken)).prod(axis=0)
     return probability
 
 

@@ -4,6 +4,8 @@ Each page of data has a CRC-32, which is a part of the Parquet format. rbptrack 
 the four bytes before it, which other readers of Parquet ignore. The footer holds the names and types of the columns and
 the statistics of row groups. Without its checksum, a file in which a bit of an optional column's name has flipped would
 be read as a file without this column.
+
+Arrow reads without threads of its own. They would take more processor time than they save.
 """
 
 from __future__ import annotations
@@ -89,7 +91,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
     """
     with _open_checked(path) as file:
-        return file.read(columns=_present_columns(file, columns))
+        return file.read(columns=_present_columns(file, columns), use_threads=False)
 
 
 def read_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -105,7 +107,8 @@ def read_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[p
 
     """
     with _open_checked(path) as file:
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=_present_columns(file, columns)):
+        present = _present_columns(file, columns)
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=present, use_threads=False):
             yield pa.Table.from_batches([batch])
 
 
@@ -129,7 +132,7 @@ def read_rows(path: Path, column: str, values: Collection[int]) -> pa.Table:
             if statistics is not None and statistics.has_min_max:
                 if not ((wanted >= statistics.min) & (wanted <= statistics.max)).any():
                     continue
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group]):
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group], use_threads=False):
                 rows = pa.Table.from_batches([batch])
                 has_value = pc.is_in(rows.column(column).cast(pa.int64()), value_set=value_set)
                 tables.append(rows.filter(has_value))

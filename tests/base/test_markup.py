@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+from math import inf, nan
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -50,6 +52,28 @@ def test_csv_text_leaves_negative_numbers() -> None:
     frame = pd.DataFrame({"ce": [-1.5], "n": pd.array([-1], dtype="Int64")})
     _, row = csv.reader(io.StringIO(markup.csv_text(frame, "%.3g"), newline=""))
     assert row == ["-1.5", "-1"]
+
+
+@pytest.mark.parametrize("float_format", [None, "%.6g"])
+def test_csv_text_writes_numbers_as_pandas_does(float_format: str | None) -> None:
+    numbers = [1.5, nan, inf, -inf, -0.0, 1e30, 123456789.0, 0.1]
+    frame = pd.DataFrame(
+        {
+            "float64": numbers,
+            "float32": np.array(numbers, dtype=np.float32),
+            "Float64": pd.array(numbers, dtype="Float64"),
+            "int": range(8),
+            "bool": [True, False] * 4,
+            "text": ['"a",b', "x\ny", "", None, "é", "nan", "1e5", "z"],
+            "time": pd.to_datetime(["2020-01-01", None] * 4, utc=True),
+            "mixed": pd.Series([1.23456789, None, "x", True, 3, nan, 1e10, pd.NA], dtype=object),
+        }
+    )
+    expected = frame.to_csv(index=False, float_format=float_format, lineterminator="\n")
+    assert markup.csv_text(frame, float_format) == expected
+    two_of_one_name = frame[["float64", "float64"]]
+    assert markup.csv_text(two_of_one_name.tail(1), "%.1g") == "float64,float64\n0.1,0.1\n"
+    assert markup.csv_text(frame[["float64"]][1:2], "%.6g") == 'float64\n""\n'
 
 
 def test_csv_text_does_not_change_the_table() -> None:
