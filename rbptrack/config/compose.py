@@ -19,11 +19,11 @@ from yaml import YAMLError
 
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.config.check import check
-from rbptrack.config.command_line import CommandLine, parse_override, read_command_line
-from rbptrack.config.keys import dotted_items
+from rbptrack.config.command_line import GROUPS, CommandLine, parse_override, read_command_line
+from rbptrack.config.keys import dotted_items, is_free_key, key_types
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.patterns import is_pattern, select_names, split_list
-from rbptrack.config.registration import training_steps
+from rbptrack.config.registration import CELL_WITHOUT_HYDRA, training_steps
 from rbptrack.config.schema import CellConfig, Config
 
 MAX_CELLS = 10_000
@@ -47,8 +47,7 @@ def compose(words: Sequence[str]) -> list[Config]:
 
     """
     command = _read_and_expand(words)
-    overrides_of_cells = _overrides_of_cells(command.overrides)
-    configs = [checked_config(_compose_cell(overrides, command)) for overrides in overrides_of_cells]
+    configs = [checked_config(composed) for composed in _compose_cells(command)]
     first = configs[0]
     for key in _SWEEP_KEYS:
         if any(getattr(config, key) != getattr(first, key) for config in configs):
@@ -77,7 +76,7 @@ def checked_config(composed: DictConfig | ListConfig) -> Config:
     """Convert a config that Hydra composed to a `Config`, and check it. Raises BadInput if a value is not allowed."""
     with readable_errors():
         config = OmegaConf.to_object(composed)
-    assert isinstance(config, Config)  # noqa: S101 - conf/config.yaml begins with base_config
+    assert isinstance(config, Config)  # noqa: S101 - conf/cell.yaml begins with base_config
     check(config)
     return config
 
@@ -184,6 +183,43 @@ def _overrides_of_cells(overrides: Sequence[str]) -> Iterator[list[str]]:
     return (list(cell) for cell in product(*alternatives_by_position))
 
 
+def _compose_cells(command: CommandLine) -> Iterator[DictConfig]:
+    """Compose the config of each cell. Use a config before you take the next one, which may be the same object.
+
+    Hydra takes 30 ms to compose a config, so cells that differ only in the values of single keys share one. The values
+    of each cell are set in it.
+    """
+    swept_keys = _swept_keys(command.overrides)
+    composed_by_choices: dict[tuple[str, ...], DictConfig] = {}
+    for overrides in _overrides_of_cells(command.overrides):
+        if not swept_keys:
+            yield _compose_cell(overrides, command)
+            continue
+        values = [override for override in overrides if override.partition("=")[0] in swept_keys]
+        choices = tuple(override for override in overrides if override not in values)
+        if choices not in composed_by_choices:
+            composed_by_choices[choices] = _compose_cell(overrides, command)
+        composed = composed_by_choices[choices]
+        with readable_errors():
+            for override in map(parse_override, values):
+                OmegaConf.update(composed, override.key_or_group, override.value())
+        yield composed
+
+
+def _swept_keys(overrides: Sequence[str]) -> list[str]:
+    """Return the keys with several values that can be set in a config after Hydra has composed it.
+
+    The list is empty if an override does more than choose a config or set one key. For example, it may set a section.
+    """
+    keys = [override.partition("=")[0] for override in overrides]
+    choices = (*GROUPS, "+model@reference")
+    if not all(key in choices or key in key_types() or is_free_key(key.lstrip("+")) for key in keys):
+        return []
+    parsed = zip(keys, map(parse_override, overrides), strict=True)
+    return [key for key, override in parsed if key in key_types() and override.is_sweep_override()]
+
+
 def _compose_cell(overrides: Sequence[str], command: CommandLine) -> DictConfig:
+    name = "config" if command.needs_hydra else CELL_WITHOUT_HYDRA
     with readable_errors(), initialize_config_dir(str(conf_folder()), version_base="1.3"):
-        return hydra_compose("config", overrides=[*overrides, *command.search_path])
+        return hydra_compose(name, overrides=[*overrides, *command.search_path])

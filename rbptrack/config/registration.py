@@ -17,6 +17,14 @@ from rbptrack.config.paths import config_folders, embedded
 from rbptrack.config.patterns import separate_size
 from rbptrack.config.schema import Config
 
+CELL_WITHOUT_HYDRA = "cell_without_hydra"
+"""The name of the config `conf/cell.yaml` without the configs of Hydra's own launchers, sweepers, logs and help.
+
+Hydra composes it in half the time. It is for programs that do not let Hydra run the cell.
+"""
+
+_GROUPS_OF_HYDRA = ("output", "launcher", "sweeper", "help", "hydra_help", "hydra_logging", "job_logging", "env")
+
 _STEPS = re.compile(r"\s*(\d{1,15})(?::(\d{1,15}))?(?::([1-9]\d{0,14}))?\s*")
 _MAX_STEPS = 1_000_000
 
@@ -25,6 +33,8 @@ _MAX_STEPS = 1_000_000
 def register() -> None:
     """Register the schema and the functions that configs may call. Later calls in the same process do nothing."""
     ConfigStore.instance().store("base_config", Config)
+    without_hydra = [{f"override hydra/{group}": None} for group in _GROUPS_OF_HYDRA]
+    ConfigStore.instance().store(CELL_WITHOUT_HYDRA, {"defaults": ["cell", "_self_", *without_hydra]})
     resolvers: dict[str, Callable[..., object]] = {
         "embedded": lambda path: str(embedded(path)),
         "base_name": base_name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,33 @@ def test_compose_returns_the_config_that_hydra_composes() -> None:
     (config,) = compose(words)
     with initialize_config_dir(str(conf_folder()), version_base="1.3"):
         assert checked_config(hydra_compose("config", words)) == config
+
+
+@pytest.mark.parametrize(
+    "alternatives_by_position",
+    [
+        [["model=pythia/70m", "model=pythia/14m"], ["model.revision=step1", "model.revision=main"], ["dataset=wiki"]],
+        [["model.seed=1", "model.seed=2"], ["model=nano/6k", "model=nano/15k"], ["dataset=pydocs", "dataset=stdlib"]],
+        [["reference=nano/6k", "reference=nano/15k"], ["reference.dtype=float32", "reference.dtype=bfloat16"]],
+        [["protocol=default", "protocol=paper"], ["dataset.sequence=slide", "dataset.sequence=truncate"]],
+        [["model.family=${dataset.name}", "model.family='a b'"], ["dataset=pydocs", "dataset=stdlib"]],
+        [["engine.threads=1", "engine.threads=2"], ["engine={threads: 3}"]],
+        [["engine={threads: 3}"], ["engine.threads=1", "engine.threads=2"]],
+        [["dataset.where={a: x}", "dataset.where={b: y}"], ["dataset.seed=1", "dataset.seed=2"]],
+    ],
+)
+def test_compose_of_a_sweep_returns_the_configs_that_hydra_composes_for_its_cells(
+    alternatives_by_position: list[list[str]],
+) -> None:
+    words = [
+        alternatives[0].partition("=")[0] + "=" + ",".join(word.partition("=")[2] for word in alternatives)
+        for alternatives in alternatives_by_position
+    ]
+    expected = []
+    for words_of_cell in product(*alternatives_by_position):
+        with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+            expected.append(checked_config(hydra_compose("config", words_for_hydra(words_of_cell))))
+    assert compose(words) == expected
 
 
 def test_protocol_paper_sets_strict_ranks_and_truncated_shuffled_documents() -> None:
@@ -278,6 +306,7 @@ def test_compose_reads_a_list_of_gpus() -> None:
         ("model=nano/6k model=nano/15k", "twice"),
         ("--config-dir=nope", "nope"),
         ("model.seed=range(0,1000000000)", "10,000"),
+        ("model.seed=1,x model=nano/6k,nano/15k dataset.seed=1,y", "dataset.seed"),
     ],
 )
 def test_compose_explains_a_wrong_word_in_one_or_two_lines(words: str, part_of_message: str) -> None:
