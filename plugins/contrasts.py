@@ -99,27 +99,25 @@ class FamilyLaws:
 
     Attributes:
         family: the family, with m sizes.
-        models: the names of the models of each size, m tuples. A size has several models if they are seeds.
         counts: the counts of each size, m of them.
 
     """
 
     family: Family
-    models: list[tuple[str, ...]]
     counts: list[DocumentCounts]
+
+    @cached_property
+    def models(self) -> list[list[str]]:
+        """The names of the models of each size, m lists. A size has several models if they are seeds."""
+        return [sorted(names) for names in self.family.by_size("model")]
 
     @cached_property
     def by_metric(self) -> dict[str, Law]:
         """The law of each metric through all sizes."""
         return laws_by_metric(self.family.s, self.counts)
 
-    def laws_through(self, models: Sequence[tuple[str, ...]]) -> dict[str, Law]:
-        """Return the law of each metric through some sizes only.
-
-        Args:
-            models: the models of each of these sizes, elements of `self.models`.
-
-        """
+    def laws_through(self, models: Sequence[list[str]]) -> dict[str, Law]:
+        """Return the law of each metric through some sizes only. models: elements of `self.models`."""
         if list(models) == self.models:
             return self.by_metric
         rows = [self.models.index(names) for names in models]
@@ -146,8 +144,12 @@ class Contrasts(Analyzer):
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
         ks = sorted({1, *self.ks})
+        families = []
         reading = read_families(runs, ks)
-        families = [_family_laws(family, counts) for family, counts in reading if len(family.s) >= MIN_SIZES]
+        for family, counts in reading:
+            if len(family.s) >= MIN_SIZES:
+                usable_ks = ks_with_enough_misses(counts)
+                families.append(FamilyLaws(family, [size_counts.select(usable_ks) for size_counts in counts]))
         report.notes += reading.notes
         for family_laws in families:
             clause = missing_interval_clause(family_laws.by_metric, family_laws.counts)
@@ -219,14 +221,6 @@ class Contrasts(Analyzer):
                 f"{families[0].family.dataset}: {listed(unpaired)} are compared as independent, because they scored "
                 "different documents or were imported without ranks."
             )
-
-
-def _family_laws(family: Family, counts: Sequence[DocumentCounts]) -> FamilyLaws:
-    """Return the models and counts of a family, at the k at which enough tokens have a rank above k."""
-    model_of_run = dict(zip(family.rows["run_id"].astype(str), family.rows["model"].astype(str), strict=True))
-    models = [tuple(sorted(model_of_run[run_id] for run_id in run_ids)) for run_ids in family.run_ids]
-    ks = ks_with_enough_misses(counts)
-    return FamilyLaws(family, models, [size_counts.select(ks) for size_counts in counts])
 
 
 def _comparable_groups(families: Sequence[FamilyLaws]) -> list[list[FamilyLaws]]:

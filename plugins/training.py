@@ -133,16 +133,11 @@ class Training(Analyzer):
 
 
 def _fit_checkpoints(report: Report, keys: dict[str, str], rows: pd.DataFrame, y: FloatArray) -> dict[str, Any] | None:
-    """Fit the law of one metric in size and tokens.
-
-    Args:
-        report: the report. It gets a note if the law cannot be fitted.
-        keys: the family, the dataset and the metric.
-        rows: the checkpoints.
-        y: CE or -ln RBP_k of each checkpoint, (rows,).
+    """Fit the law of one metric in size and tokens. y: CE or -ln RBP_k of each checkpoint, (rows,).
 
     Returns:
-        The columns of the table `law`. None if the checkpoints are too few, or if size and tokens cannot be separated.
+        The columns of the table `law`. None, with a note in the report, if the checkpoints are too few, or if size and
+        tokens cannot be separated.
 
     """
     s = rows["non_embedding_params"].to_numpy(np.float64)

@@ -241,11 +241,8 @@ def smallest(rng: np.random.Generator, cell: Settings) -> Outcomes:
 def _smallest_detectable(cell: tuple[tuple[str, object], ...]) -> tuple[float, float]:
     """Return the smallest bend and the smallest Δα that tests would find in 80% of cases.
 
-    Both are medians over 200 simulations in which there is neither a bend nor a difference.
-
-    Args:
-        cell: the settings of the cell as pairs, because the arguments of a cached function must be hashable.
-
+    Both are medians over 200 simulations in which there is neither a bend nor a difference. The settings of the cell
+    are pairs, because the arguments of a cached function must be hashable.
     """
     settings = dict(cell)
     rng = np.random.default_rng(0)
@@ -341,13 +338,10 @@ def _mean_outcomes(mean: Mean | None, over: str, next_exponent: float, *, differ
     """Check the mean of exponents, their prediction interval, and the test of whether they differ.
 
     Args:
-        mean: the mean over families or datasets, or None if the library does not compute it.
+        mean: the mean over families or datasets. Without a mean, there are no outcomes.
         over: `families` or `datasets`, for the claims.
         next_exponent: the exponent of one more family or dataset, which the prediction interval should contain.
         differ: whether the true exponents differ. If not, the test should find no difference.
-
-    Returns:
-        The outcome of each claim. It is empty without a mean.
 
     """
     if mean is None:

@@ -79,12 +79,8 @@ def numbers(rng: np.random.Generator, cell: Settings) -> Outcomes:
 def _rank_probabilities(tails: str, mu: float) -> FloatArray:
     """Return the probability of each rank for every kind of document, (kinds, V).
 
-    The distributions are lognormal, with a standard deviation of ln R of about 2. Kinds differ in the mean of ln R.
-
-    Args:
-        tails: how the means differ: `t3` or `skewed`.
-        mu: the mean over the kinds.
-
+    The distributions are lognormal, with a standard deviation of ln R of about 2. The kinds differ in the mean of ln R,
+    which is mu on average. `tails` says how they differ, `t3` or `skewed`.
     """
     difficulty = difficulties(ndtri((np.arange(_KINDS) + 0.5) / _KINDS), tails)
     shifts = difficulty - difficulty.mean()
@@ -102,10 +98,6 @@ def _rank_distributions(tails: str, mu: float) -> FloatArray:
 @cache
 def _fit_population(tails: str, mu: float) -> tuple[FloatArray, float]:
     """Fit a lognormal to the ranks of the population of documents, in which each kind is equally frequent.
-
-    Args:
-        tails: how the kinds differ, `t3` or `skewed`.
-        mu: the mean of ln R over the kinds.
 
     Returns:
         The parameters beta and gamma, (2,), and the gain over Zipf's law in nats per token.
@@ -375,32 +367,19 @@ def answers(rng: np.random.Generator, cell: Settings) -> Outcomes:
     They do if tokens succeed independently. If answers differ in difficulty, more answers succeed.
     """
     length = np.asarray(rng.integers(2, 8, size=cell["D"]))
-    outcomes: dict[str, float] = {}
-    outcomes |= _answer_outcomes("false: whole answers differ from independent tokens", length, rng, cell["RBP"], 0.0)
-    claim = "found: whole answers succeed more often, answers differ by sd 0.5"
-    return outcomes | _answer_outcomes(claim, length, rng, cell["RBP"], 0.5)
-
-
-def _answer_outcomes(
-    claim: str, length: IntArray, rng: np.random.Generator, share: float, sd: float
-) -> dict[str, bool]:
-    """Simulate answers, and test whether as many succeed as with independent tokens.
-
-    Args:
-        claim: the claim, which becomes the key.
-        length: the number of tokens of each answer, (answers,).
-        rng: the generator of random numbers.
-        share: the probability that a token of a typical answer succeeds.
-        sd: the standard deviation of ln(-ln share) between answers.
-
-    """
-    shares = share ** np.exp(sd * rng.standard_normal(len(length)))
-    hits = rng.binomial(length, shares)
     lengths = np.unique(length)
-    sums = np.column_stack([length, hits == length, hits, length[:, None] == lengths]).astype(np.float64)
-    if (hits == length).sum() < 10:  # the analyzer leaves such counts out by default
-        return {}
-    return rejection(claim, estimate(sums, partial(ln_against_expected, lengths.astype(np.float64))))
+    outcomes: dict[str, float] = {}
+    for claim, sd in (  # sd is the standard deviation of ln(-ln RBP) between answers
+        ("false: whole answers differ from independent tokens", 0.0),
+        ("found: whole answers succeed more often, answers differ by sd 0.5", 0.5),
+    ):
+        shares = cell["RBP"] ** np.exp(sd * rng.standard_normal(len(length)))
+        hits = rng.binomial(length, shares)
+        if (hits == length).sum() < Emergence().min_runs:
+            continue
+        sums = np.column_stack([length, hits == length, hits, length[:, None] == lengths]).astype(np.float64)
+        outcomes |= rejection(claim, estimate(sums, partial(ln_against_expected, lengths.astype(np.float64))))
+    return outcomes
 
 
 def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -415,7 +394,7 @@ def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
     pair = _pair(a, b)
     ce = pair.change(CE)
     noise = 0.03 * rng.standard_normal(cell["D"])  # nats per token
-    changed = DocumentCounts(a.ks, a.document, a.tokens, a.nats + noise * a.tokens, a.hits)
+    changed = replace(a, nats=a.nats + noise * a.tokens)
     unchanged, at_tolerance, at_twice_tolerance = (_verdict(a, changed, worse_by) for worse_by in (0.0, 0.01, 0.02))
     return {
         **rejection("false: top tokens flip to one side (McNemar)", pair.mcnemar),
@@ -431,7 +410,7 @@ def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 def _verdict(a: DocumentCounts, b: DocumentCounts, worse_by: float) -> str:
     """Return the answer of `compare --tolerance 0.01` after b is made worse by `worse_by` nats per token."""
-    worse = DocumentCounts(b.ks, b.document, b.tokens, b.nats + worse_by * b.tokens, b.hits)
+    worse = replace(b, nats=b.nats + worse_by * b.tokens)
     return judge([_pair(a, worse).change(CE)], 0.01, len(a.document))
 
 
@@ -449,7 +428,7 @@ def rare(rng: np.random.Generator, cell: Settings) -> Outcomes:
     damaged = rng.random((cell["D"],))[source] < 0.03
     noise = 0.01 * rng.standard_normal(cell["D"])
     damage = cell["times"] * tolerance / 0.03 * damaged + noise
-    worse = DocumentCounts(a.ks, a.document, a.tokens, a.nats + damage * a.tokens, a.hits)
+    worse = replace(a, nats=a.nats + damage * a.tokens)
     answer = judge([_pair(a, worse).change(CE)], tolerance, cell["D"])
     units = "sources that are not named" if "sources" in cell else "documents"
     times = "twice the tolerance" if cell["times"] == 2 else "the tolerance"
@@ -497,11 +476,7 @@ def breakdown(rng: np.random.Generator, cell: Settings) -> Outcomes:
 def _class_outcomes(family: Family, pairs: Sequence[FloatArray], *, class_differs: bool) -> dict[str, float]:
     """Compare a class of tokens with the rest, as the analyzer `breakdown` does.
 
-    Args:
-        family: the models.
-        pairs: the sums by document of the class and of the rest, for each size.
-        class_differs: whether the class truly differs.
-
+    `pairs` are the sums of the class and of the rest at each size, m arrays of (documents, 2, 2 + ks).
     """
     report = Report(GLOSSARY)
     case = {"family": "a", "dataset": "b", "by": "kind", "class": "number"}

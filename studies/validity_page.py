@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Literal
 
@@ -38,53 +39,29 @@ _SCATTER = {
 }
 
 _TOPICS = {
-    "exponents": "the law of one family",
-    "edge": "the law of one family",
-    "forecasts": "the law of one family",
-    "forms": "the law of one family",
-    "outlier": "the law of one family",
-    "families": "several families, datasets or seeds",
-    "datasets": "several families, datasets or seeds",
-    "means": "several families, datasets or seeds",
-    "seeds": "several families, datasets or seeds",
-    "sources": "documents with a common source",
+    "the law of one family": ("exponents", "edge", "forecasts", "forms", "outlier"),
+    "several families, datasets or seeds": ("families", "datasets", "means", "seeds"),
+    "documents with a common source": ("sources",),
 }
+"""The experiments of each table of intervals. All other experiments are in the table of `_OTHER_TOPIC`."""
 _OTHER_TOPIC = "single models and other analyzers"
-"""The table of each experiment. Experiments that `_TOPICS` does not name are in the table of `_OTHER_TOPIC`."""
 
 _TOLERATED = 3.0  # percentage points that a result may be off its nominal value; chance alone explains some 2 of them
 
-_LABELS = {
-    "covers": "covers",
-    "false": "false alarm",
-    "found": "found",
-    "promised": "found",
-    "share": "share of draws",
-    "median": "median",
-    "error": "error",
-}
+_LABELS = {"false": "false alarm", "promised": "found", "share": "share of draws"}
+"""The first words of titles, for claims whose own first word is not used."""
 
 
 def write_files(rows: pd.DataFrame) -> None:
-    """Write the tables and the quoted rates into all files that contain some.
-
-    Args:
-        rows: the rows of studies/validity.csv.
-
-    """
+    """Write the tables and the quoted rates into all files that contain some. rows: those of studies/validity.csv."""
     for name, text in file_texts(rows).items():
         (ROOT / name).write_text(text, encoding="utf-8")
 
 
 def file_texts(rows: pd.DataFrame) -> dict[str, str]:
-    """Return the text that each file with tables or quoted rates should have.
+    """Return the whole text that each file with tables or quoted rates should have.
 
-    Args:
-        rows: the rows of studies/validity.csv.
-
-    Returns:
-        The whole texts by the names of the files, relative to the repository.
-
+    The keys are the names of the files, relative to the repository. `rows` are those of studies/validity.csv.
     """
     by_name: dict[str, str] = {}
     for name in dict.fromkeys([PAGE, *(quote.file for quote in QUOTES)]):
@@ -101,13 +78,21 @@ def file_texts(rows: pd.DataFrame) -> dict[str, str]:
     return by_name
 
 
-def interval_table(rows: pd.DataFrame) -> str:
-    """Return the table of intervals and false alarms. A row has the median and the worst of the cells of a claim."""
+def _topic_of(experiment: str) -> str:
+    return next((topic for topic, names in _TOPICS.items() if experiment in names), _OTHER_TOPIC)
+
+
+def interval_table(topic: str, rows: pd.DataFrame) -> str:
+    """Return the table of intervals and false alarms of one topic.
+
+    A row has the median and the worst of the cells of a claim. Cells in which models do not scatter alike are left out.
+    """
     lines = [
         "| claim | nominal | median | worst | where | cells | draws a cell |",
         "|---|---:|---:|---:|---|---:|---:|",
     ]
     chosen = rows["claim"].map(kind_of).isin(["covers", "false"]) & (rows["experiment"] != "deciding")
+    chosen &= (rows["experiment"].map(_topic_of) == topic) & (_scatter_of_cells(rows) == "")
     for title, cells in _group_by_claim(rows[chosen]):
         kind = kind_of(cells["claim"].iloc[0])
         worst = cells.sort_values("value", ascending=kind == "covers", kind="stable").iloc[0]
@@ -116,16 +101,6 @@ def interval_table(rows: pd.DataFrame) -> str:
             f"| {_settings_text(worst)} | {len(cells)} | {_draws_text(cells)} |"
         )
     return "\n".join(lines)
-
-
-def _table_of_topic(topic: str) -> Callable[[pd.DataFrame], str]:
-    """Return a function that makes the table of one topic. Cells in which models do not scatter alike are left out."""
-
-    def table(rows: pd.DataFrame) -> str:
-        chosen = rows["experiment"].map(_TOPICS).fillna(_OTHER_TOPIC) == topic
-        return interval_table(rows[chosen & (_scatter_of_cells(rows) == "")])
-
-    return table
 
 
 def scatter_table(rows: pd.DataFrame) -> str:
@@ -212,11 +187,8 @@ def deciding_table(rows: pd.DataFrame) -> str:
 
 
 TABLES: Mapping[str, Callable[[pd.DataFrame], str]] = {
-    "the law of one family": _table_of_topic("the law of one family"),
+    **{topic: partial(interval_table, topic) for topic in (*_TOPICS, _OTHER_TOPIC)},
     "models that do not scatter alike": scatter_table,
-    "several families, datasets or seeds": _table_of_topic("several families, datasets or seeds"),
-    "documents with a common source": _table_of_topic("documents with a common source"),
-    _OTHER_TOPIC: _table_of_topic(_OTHER_TOPIC),
     "what tests find": power_table,
     "other numbers": other_numbers_table,
     "how many documents decide": deciding_table,
@@ -226,18 +198,14 @@ TABLES: Mapping[str, Callable[[pd.DataFrame], str]] = {
 def _title(claim: str) -> str:
     """Return the title of a claim in the tables: `false alarm: a bend` for `false: a bend`."""
     kind, _, subject = claim.partition(": ")
-    return f"{_LABELS[kind]}: {subject}"
+    return f"{_LABELS.get(kind, kind)}: {subject}"
 
 
 def _group_by_claim(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Group rows by claim.
+    """Return the title of each claim in the tables, and its rows.
 
     Cells in which an analyzer answered in fewer than half of the draws are left out. A claim without other cells is not
     returned. The cells of `exponents` in which models do not scatter alike form claims of their own.
-
-    Returns:
-        The title of each claim in the tables, and its rows.
-
     """
     claims = []
     for (_, claim, scatter), claim_rows in rows.groupby(["experiment", "claim", _scatter_of_cells(rows)], sort=False):
@@ -337,13 +305,7 @@ class Quote:
     rates: tuple[Rate, ...]
 
     def fill_in(self, text: str, rows: pd.DataFrame) -> str:
-        """Return the text of the file with this passage's rates from the CSV.
-
-        Args:
-            text: the text of the file.
-            rows: the rows of studies/validity.csv.
-
-        """
+        """Return the text of the file with this passage's rates from the CSV."""
         rate_pattern = r"(\d[\d.,]*(?: to \d[\d.,]*)?)"
         word_patterns = [re.escape(word).replace(r"\{\}", rate_pattern) for word in self.passage.split()]
         matches = list(re.finditer(r"\s+".join(word_patterns), text))

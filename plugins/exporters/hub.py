@@ -87,11 +87,7 @@ def _eval_results(frame: pd.DataFrame, ks: list[int]) -> dict[str, list[dict[str
 def _card(frame: pd.DataFrame, ks: list[int], eval_results: int) -> str:
     """Return the text of the dataset card, with front matter in YAML.
 
-    Args:
-        frame: the measurements.
-        ks: the k of their RBP_k.
-        eval_results: the number of files in `.eval_results`.
-
+    eval_results: the number of files in `.eval_results`.
     """
     families = ", ".join(sorted(frame["family"].dropna().unique()))
     datasets = ", ".join(sorted(frame["dataset"].dropna().unique()))

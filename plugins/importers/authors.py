@@ -191,15 +191,7 @@ def _make_rank_table(rows: Any, vocab_size: int, file: Path) -> RankTable:
 
 
 def _check_rows(file: Path, valid: Any, values: Any, rule: str) -> None:
-    """Raise BadInput for the first row that breaks a rule.
-
-    Args:
-        file: the file, for the message.
-        valid: for each row whether it follows the rule, bool (rows,).
-        values: the checked value of each row, float64 (rows,).
-        rule: the rule, as a sentence without a full stop.
-
-    """
+    """Raise BadInput for the first row that breaks a rule. valid: whether each row follows it, bool (rows,)."""
     if not valid.all():
         first = int(np.argmin(valid))
         raise BadInput(f"{file}, row {first + 1}: {rule}; got {values[first]:g}")

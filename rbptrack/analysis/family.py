@@ -78,7 +78,7 @@ class Family:
     def labels(self) -> list[str]:
         """The published label of each size, such as `70m`, m of them. A size without a label gets a short form of S."""
         labels = []
-        for s, sizes in zip(self.s.tolist(), self._by_size("size"), strict=True):
+        for s, sizes in zip(self.s.tolist(), self.by_size("size"), strict=True):
             labels.append("+".join(filter(None, dict.fromkeys(sizes))) or compact(s))
         return labels
 
@@ -86,16 +86,16 @@ class Family:
     def models(self) -> list[str]:
         """The model of each size, m of them: `pythia-70m`, or `pythia-70m and 2 more` if a size has 3 runs."""
         names = []
-        for models in self._by_size("model"):
+        for models in self.by_size("model"):
             names.append(models[0] if len(models) == 1 else f"{models[0]} and {len(models) - 1} more")
         return names
 
     @cached_property
     def run_ids(self) -> list[list[str]]:
         """The run IDs of each size, m lists."""
-        return self._by_size("run_id")
+        return self.by_size("run_id")
 
-    def _by_size(self, column: str) -> list[list[str]]:
+    def by_size(self, column: str) -> list[list[str]]:
         """Return the values of a column for each size as texts, m lists."""
         texts: dict[float, list[str]] = {}
         for s, text in zip(self._each_s.tolist(), self.rows[column].astype("string").fillna("").tolist(), strict=True):
