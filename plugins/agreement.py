@@ -50,7 +50,7 @@ class Agreement(Analyzer):
 
     - each checkpoint with the next one, in the same precision;
     - the other revisions of a checkpoint with its first revision, in the same precision;
-    - the other precisions of the same weights with float32.
+    - the other precisions of the same weights with float32, or with float16 if float32 was not measured.
 
     If a model was measured with and without a reference on the same tokens, only one of the two measurements is used.
     """

@@ -2,8 +2,9 @@
 
 Each form is fitted without the largest 1, 2 and 3 sizes. The report compares the errors of the forms at these sizes.
 By chance, E + A S^-alpha predicts them better than A S^-alpha in 9 to 20% of simulated laws that have no floor. The
-report also contains AICc. With 6 sizes, AICc cannot choose E + A S^-alpha, whatever the data are. The interval of E is
-a profile interval, which includes only the scatter of models. Its upper end is the largest floor that the data permit.
+report also contains AICc. With 6 sizes, AICc prefers E + A S^-alpha only if its sum of squared residuals is below 0.7%
+of that of A S^-alpha. The interval of E is a profile interval, which includes only the scatter of models. Its upper end
+is the largest floor that the data permit.
 
 The bend is the coefficient of (ln S)^2 in a fit of ln y. The test of the bend may miss floors: in simulation, a floor
 of 30% of y at the largest of 6 to 12 sizes was found in 0 to 2% of the families. For an undecided bend, the report

@@ -25,10 +25,11 @@ _KNOWN_COLUMNS = set(ImportedRow.model_fields)
 class Table(Importer):
     """A table with a row for each measurement.
 
-    The columns model, dataset, and ce or rbp_<k> are required. non_embedding_params is needed for a law in size.
-    Optional columns are family, size, total_params, training_tokens, vocab_size, seq_len, context, documents,
-    num_tokens, dtype, sequence, ce_rank, ce_rest, bits_per_byte, tie_rate and standard errors (`<metric>_se`). The
-    names of columns may be in upper or lower case. Other columns are not read. An empty cell counts as missing.
+    The columns model, dataset, and one of ce, ce_rank, ce_rest and rbp_<k> are required. non_embedding_params is needed
+    for a law in size. Optional columns are family, size, total_params, training_tokens, revision, weights, dtype,
+    vocab_size, sequence, seq_len, context, candidates, rank, scoring, chat_template, documents, documents_hash,
+    num_tokens, bits_per_byte, tie_rate and standard errors (`<metric>_se`). The names of columns may be in upper or
+    lower case. Other columns are not read. An empty cell counts as missing.
     """
 
     dataset: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from plugins.importers.table import Table
+from rbptrack.analysis import ImportedRow
 from rbptrack.analysis.importing import check_imported
 from rbptrack.base.errors import BadInput
 from tests.imported_files import read_checked, write_file
@@ -27,6 +29,10 @@ def rows_of(path: Path, dataset: str = "") -> list[dict[str, Any]]:
     """Return the rows that the importer reads, without missing values."""
     measurements = read_checked(Table(dataset=dataset), path).measurements
     return [measurement.row.model_dump(exclude_none=True) for measurement in measurements]
+
+
+def test_help_of_table_names_every_column_that_is_read() -> None:
+    assert set(ImportedRow.model_fields) <= set(re.findall(r"\w+", Table.__doc__ or ""))
 
 
 def as_csv(folder: Path, table: list[dict[str, Any]]) -> Path:
