@@ -132,9 +132,9 @@ class Agreement(Analyzer):
         """Yield the pairs with names that match both patterns. A pair that matches in both orders is yielded once."""
         measurements = [row for _, row in rows.iterrows()]
         for first, second in combinations(measurements, 2):
-            if _matches(first, self.a) and _matches(second, self.b):
+            if _name_matches(first, self.a) and _name_matches(second, self.b):
                 yield first, second
-            elif _matches(second, self.a) and _matches(first, self.b):
+            elif _name_matches(second, self.a) and _name_matches(first, self.b):
                 yield second, first
 
 
@@ -171,7 +171,7 @@ def _pair_names(pairs: Sequence[Pair]) -> list[str]:
     return unique_names
 
 
-def _matches(row: pd.Series[Any], pattern: str) -> bool:
+def _name_matches(row: pd.Series[Any], pattern: str) -> bool:
     """Return whether a measurement's name, with or without the dataset, or its model's name matches a pattern."""
     names = (str(row["name"]), _name_without_dataset(row), str(row["model"]))
     return not pattern or any(fnmatchcase(name, pattern) for name in names)

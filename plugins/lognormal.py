@@ -147,10 +147,6 @@ class Fitted:
         """The `QUANTITIES`, (3,), and the influences of documents on them, (documents, 3)."""
         return influences(self.counts, self.quantities)
 
-    def document_influences(self, i: int) -> DocumentInfluences:
-        """Return the influences of documents on the i-th of the `QUANTITIES`."""
-        return DocumentInfluences(self.influences[1][:, i], shares_of_tokens(self.counts))
-
     def estimate(self, quantity: str) -> Estimate:
         """Return one of the `QUANTITIES`. It has an error if there are at least `MIN_DOCUMENTS` documents."""
         values, u = self.influences
@@ -389,7 +385,9 @@ def _add_lines(report: Report, family: Family, s: FloatArray, fits: Sequence[Fit
         if quantity == "mu_over_sigma" and not all_have_ratio:
             continue
         values = np.array([fitted.influences[0][i] for fitted in fits])
-        documents = [fitted.document_influences(i) for fitted in fits]
+        documents = []
+        for fitted in fits:
+            documents.append(DocumentInfluences(fitted.influences[1][:, i], shares_of_tokens(fitted.counts)))
         # A law of exp(-value) is a straight line of the value in ln S. Its alpha is the slope of the value.
         y = np.exp(values.mean() - values)
         law = fit(s, y, documents)

@@ -150,9 +150,8 @@ class Proxies(Analyzer):
         for _, row in rows.iterrows():
             name = f"{row['model']} on {row['dataset']}"
             try:
-                last_field = 0
-                for piece in runs.rank_pieces(row, ["document", "field"]):
-                    last_field = max(last_field, int(piece.column_or("field", 0).max(initial=0)))
+                pieces = runs.rank_pieces(row, ["document", "field"])
+                last_field = max((int(piece.column_or("field", 0).max(initial=0)) for piece in pieces), default=0)
                 if not last_field:
                     without_answers.append(name)
                     continue
@@ -172,7 +171,10 @@ class Proxies(Analyzer):
     def _add_task(
         self, report: Report, dataset: str, task: str, models: pd.DataFrame, values: FloatArray
     ) -> pd.DataFrame | None:
-        """Add the results of one task to a report.
+        """Add the results of one task, and return a table with the score and the best proxy of each model.
+
+        The result is None if too few models have a score, if all models have one score, or if no proxy distinguishes
+        the models. A note then says so.
 
         Args:
             report: the report.
@@ -180,10 +182,6 @@ class Proxies(Analyzer):
             task: the name of the task.
             models: measurements of one dataset, one for each model, with the model's `score` in this task.
             values: the proxies of these models, (models, proxies), with the sign that makes higher better.
-
-        Returns:
-            A table with the score and the best proxy of each model. None if too few models have a score, if all models
-            have one score, or if no proxy distinguishes the models.
 
         """
         scores = models["score"].to_numpy(np.float64)
@@ -208,12 +206,12 @@ class Proxies(Analyzer):
         beside = sizes | {"by_chance": largest_by_chance(values, scores), "best": labels[best]}
         report.add("best_tau", taus[best], **keys, beside=beside)
         for i, tau in enumerate(taus):
-            fixed = left_out.fixed[i] if left_out else nan
+            fixed = left_out.right_shares[i] if left_out else nan
             report.add("tau", tau, **keys, metric=labels[i], beside=sizes | {"fixed": fixed})
         if left_out:
             chosen = listed([labels[i] for i in left_out.chosen])
-            beside = sizes | {"by_ce": left_out.fixed[CE_PROXY], "chosen": chosen}
-            report.add("left_out", left_out.right, **keys, beside=beside)
+            beside = sizes | {"by_ce": left_out.right_shares[CE_PROXY], "chosen": chosen}
+            report.add("left_out", left_out.right_share, **keys, beside=beside)
         else:
             report.notes.append(f"{task} on {dataset}: fewer than 3 families have scores, so none can be left out.")
         return pd.DataFrame(
@@ -234,15 +232,15 @@ class LeftOut:
     """How well proxies order models of families that were not used to choose them.
 
     Attributes:
-        right: share of pairs of models of two families that are ordered rightly by the proxy that the other families
-            choose.
-        fixed: share of the same pairs that each proxy orders rightly, (proxies,).
+        right_share: share of pairs of models of two families that are ordered rightly by the proxy that the other
+            families choose.
+        right_shares: share of the same pairs that each proxy orders rightly, (proxies,).
         chosen: indices in `PROXIES` of the proxies that were chosen, ascending.
 
     """
 
-    right: float
-    fixed: FloatArray
+    right_share: float
+    right_shares: FloatArray
     chosen: list[int]
 
 

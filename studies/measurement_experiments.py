@@ -534,7 +534,7 @@ def proxies(rng: np.random.Generator, cell: Settings) -> Outcomes:
     with_signal[:, :3] = 0.8 * scores[:, None] + 0.6 * noise[:, :3]
     return {
         "false: best proxy exceeds chance": exceeds,
-        "share: proxies of pure noise order 65% of pairs or more rightly": left_out.right >= 0.65,
+        "share: proxies of pure noise order 65% of pairs or more rightly": left_out.right_share >= 0.65,
         "found: best proxy exceeds chance, correlation 0.8": _exceeds_chance(with_signal, scores),
     }
 

@@ -249,7 +249,7 @@ def test_leave_families_out_orders_half_of_pairs_rightly_if_proxies_are_noise() 
         largest_taus.append(max(stats.kendalltau(proxy, scores).statistic for proxy in noise.T))
         left_out = leave_families_out(noise, scores, families)
         assert left_out
-        shares_of_right_pairs.append(left_out.right)
+        shares_of_right_pairs.append(left_out.right_share)
     assert np.mean(largest_taus) > 0.3
     assert np.mean(shares_of_right_pairs) == pytest.approx(0.5, abs=0.03)
 
