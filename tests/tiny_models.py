@@ -200,6 +200,20 @@ ARCHITECTURES: dict[str, Architecture] = {
 }
 
 
+def random_model(name: str, **shape: Any) -> Any:
+    """Make a model of transformers with random weights.
+
+    Args:
+        name: a key of ARCHITECTURES.
+        shape: values of config.json that replace those of the architecture.
+
+    """
+    architecture = ARCHITECTURES[name]
+    config = getattr(transformers, architecture.config)(**architecture.shape | shape)
+    causal: Any = transformers.AutoModelForCausalLM
+    return causal.from_config(config).eval()
+
+
 def write_checkpoint(name: str, folder: Path, *, seed: int = 0, **shape: Any) -> None:
     """Write config, safetensors and tokenizer of a small checkpoint with random weights.
 
@@ -210,19 +224,16 @@ def write_checkpoint(name: str, folder: Path, *, seed: int = 0, **shape: Any) ->
         shape: values of config.json that replace those of the architecture.
 
     """
-    architecture = ARCHITECTURES[name]
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
     special_tokens = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": None}
-    config = getattr(transformers, architecture.config)(**special_tokens | architecture.shape | shape)
-    causal: Any = transformers.AutoModelForCausalLM
-    model = causal.from_config(config)
+    model = random_model(name, **special_tokens | ARCHITECTURES[name].shape | shape)
     with torch.no_grad():  # with the small weights of a new model, all logits would be nearly equal
         for parameter in model.parameters():
             if parameter.ndim > 1:
                 parameter.mul_(5.0)
     model.save_pretrained(folder)
-    architecture.tokenizer(folder)
+    ARCHITECTURES[name].tokenizer(folder)
 
 
 def model_config(folder: Path, **changes: Any) -> ModelConfig:

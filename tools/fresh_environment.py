@@ -110,14 +110,11 @@ def build(folder: Path) -> Path:
 
 
 def check_contents(distribution: str, names: Iterable[str]) -> None:
-    """Check that a distribution has all tracked files of the `SHIPPED` folders and no others.
+    """Raise Failed unless a distribution has all tracked files of the `SHIPPED` folders and no others.
 
     Args:
         distribution: `sdist` or `wheel`, for messages.
         names: its files, named as in the repository.
-
-    Raises:
-        Failed: a file is missing, or a file is not tracked.
 
     """
     shipped = {name for name in names if name.startswith(SHIPPED) and (ROOT / name).suffix}
@@ -185,12 +182,7 @@ class Environment:
     def check_modules(self, commands: str) -> None:
         """Check that all modules of rbptrack that were imported since the last check lie in the environment.
 
-        Args:
-            commands: the commands that ran since the last check, for messages.
-
-        Raises:
-            Failed: a module lies outside the environment, or no module was imported.
-
+        Raises Failed if a module does not, or if no module was imported. `commands` names the commands that ran.
         """
         modules = set(self._loaded.read_text().splitlines()) if self._loaded.exists() else set()
         self._loaded.unlink(missing_ok=True)
@@ -228,21 +220,8 @@ def run_readme_commands(environment: Environment) -> None:
     environment.rbptrack("verify", *other_store, prints="no measurement is damaged")
 
 
-def run_tutorials(environment: Environment, wheel: Path) -> None:
-    """Run the commands of the tutorials and the examples with the installed program.
-
-    Raises:
-        Failed: a command prints something else than its page shows.
-
-    """
-    quantised = [page for page in pages() if page.parent.name == "quantised"]
-    follow_pages(environment, [page for page in pages() if page not in quantised])
-    environment.install(wheel, "torchao")
-    follow_pages(environment, quantised)
-
-
-def follow_pages(environment: Environment, chosen: Sequence[Path]) -> None:
-    """Run the commands of some pages. Raises Failed if one prints something else than its page shows."""
+def run_pages(environment: Environment, chosen: Sequence[Path]) -> None:
+    """Run the commands of pages with the installed program. Raises Failed if an output differs from its page."""
     python = environment.programs / "python"
     place = environment.folder / "tutorials"
     command: tuple[str | Path, ...] = (python, "-m", "tools.tutorials", "--folder", place, *chosen)
@@ -270,7 +249,10 @@ def main() -> int:
             print(f"installed with its dependencies, {time.monotonic() - began:.0f} s", flush=True)
             run_readme_commands(environment)
             if not options.without_tutorials:
-                run_tutorials(environment, wheel)
+                quantised = [page for page in pages() if page.parent.name == "quantised"]
+                run_pages(environment, [page for page in pages() if page not in quantised])
+                environment.install(wheel, "torchao")
+                run_pages(environment, quantised)
         except Failed as error:
             print(f"error: {error}", file=sys.stderr)
             return 1

@@ -18,11 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
-from typing import Any
 from unittest.mock import patch
 
 import torch
-import transformers
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
 
@@ -32,7 +30,7 @@ from rbptrack.engine.batches import Batch
 from rbptrack.models.backbone import Backbone
 from rbptrack.models.causal import CausalModel, Reference, split_model
 from rbptrack.scoring import scorer
-from tests.tiny_models import ARCHITECTURES, HEAD_ROWS
+from tests.tiny_models import ARCHITECTURES, HEAD_ROWS, random_model
 
 CUDA = torch.device("cuda:0")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -60,10 +58,7 @@ def move_to_fake_cuda(module: nn.Module, mode: FakeTensorMode) -> None:
 
 def fake_model(name: str, dtype: torch.dtype, mode: FakeTensorMode, *, all_entries: bool) -> CausalModel:
     """Make a small model. It is split and checked on the CPU, and then moved to the fake GPU."""
-    architecture = ARCHITECTURES[name]
-    config = getattr(transformers, architecture.config)(**architecture.shape)
-    causal: Any = transformers.AutoModelForCausalLM
-    module = causal.from_config(config).eval().to(dtype)
+    module = random_model(name).to(dtype)
     model = split_model(module, name, num_candidates=None if all_entries else ENTRIES)
     move_to_fake_cuda(module, mode)
     output = module.get_output_embeddings()

@@ -24,7 +24,6 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-import transformers
 from torch import Tensor
 
 from benchmarks import speed
@@ -40,7 +39,7 @@ from rbptrack.scoring import Head, Scorer
 from rbptrack.scoring.scorer import compiled_reduction, eager_reduction
 from rbptrack.sweep import resolve
 from rbptrack.sweep.load import Loader
-from tests.tiny_models import ARCHITECTURES, HEAD_ROWS
+from tests.tiny_models import ARCHITECTURES, HEAD_ROWS, random_model
 
 ARCHITECTURE_TOKENS = 4000
 BLOCK = 64  # rows of float64 logits that are in memory at once
@@ -194,13 +193,10 @@ def architectures(scale: Scale, device: str) -> Iterator[Row]:
     """Compare ranks from the device with ranks from the CPU, for small random models of every architecture."""
     corpus = random_corpus(ARCHITECTURE_TOKENS, vocab_size=HEAD_ROWS, seq_len=128)
     for name, dtype in product(ARCHITECTURES, scale.dtypes):
-        architecture = ARCHITECTURES[name]
-        config = getattr(transformers, architecture.config)(**architecture.shape)
         tables = []
         for place in ("cpu", device):
             torch.manual_seed(0)
-            causal: Any = transformers.AutoModelForCausalLM
-            module = causal.from_config(config).eval().to(dtype).to(place)
+            module = random_model(name).to(dtype).to(place)
             tables.append(_measure(split_model(module, name), corpus)[0])
         yield {"step": "architectures", "what": f"{name}, {_dtype_name(dtype)}", **_table_differences(*tables)}
 

@@ -14,14 +14,13 @@ import argparse
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.fresh_environment import ROOT, Failed, build
+from tools.fresh_environment import ROOT, Failed, build, output
 
 
 def version() -> str:
@@ -46,12 +45,8 @@ def versions_and_dates(citation: str, changelog: str) -> tuple[dict[str, str], d
 
 
 def git(*words: str) -> str:
-    """Run git and return what it prints. Raises Failed with git's first error line if it fails."""
-    process = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
-    if process.returncode:
-        complaint = process.stderr.strip().partition("\n")[0]
-        raise Failed(f"{shlex.join(['git', *words])}: {complaint or f'exit code {process.returncode}'}")
-    return process.stdout
+    """Run git in the repository and return what it prints. Raises Failed if it fails."""
+    return output(["git", *words], ROOT)
 
 
 def missing_conditions(name: str, dates: dict[str, str]) -> list[str]:

@@ -54,11 +54,7 @@ class MeasurementError(RbptrackError):
 def unknown_name(kind: str, name: str, options: Iterable[str]) -> BadInput:
     """Return the error for a name that does not exist. It suggests similar names and lists the options.
 
-    Args:
-        kind: the kind of the name, such as `model`.
-        name: the name.
-        options: all names that exist.
-
+    `kind` is a noun for the message, such as `model`.
     """
     names = list(options)
     near = nearest(name, names)

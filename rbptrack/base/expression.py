@@ -47,19 +47,12 @@ def rows_that_pass(frame: pd.DataFrame, condition: str) -> pd.DataFrame:
 
 
 class _ConditionParser:
-    """Parses and checks one condition over one table.
-
-    Attributes:
-        frame: the table.
-        condition: the condition, as the user typed it.
-        names_a_column: whether a part that was checked already names a column.
-
-    """
+    """Parses and checks one condition over one table."""
 
     def __init__(self, frame: pd.DataFrame, condition: str) -> None:
         self.frame = frame
         self.condition = condition
-        self.names_a_column = False
+        self.names_a_column = False  # whether a part that was checked already names a column
 
     def parse(self) -> ast.Expression:
         """Return the checked syntax tree of the condition. Raises BadInput if a part of it is not allowed."""

@@ -99,13 +99,7 @@ def sha256(path: Path) -> str:
 def check_regular_file(path: Path, option: str) -> Path:
     """Check that a path from a user is a regular file, and return it. Reading a FIFO or /dev/zero would never end.
 
-    Args:
-        path: the path.
-        option: the name of the option that gives the path, such as `dataset.files`, for the error message.
-
-    Raises:
-        BadInput: the path does not exist or is not a regular file.
-
+    Raises BadInput if it is not. The message names the option that gives the path, such as `dataset.files`.
     """
     try:
         if path.is_file():
@@ -120,13 +114,7 @@ def check_regular_file(path: Path, option: str) -> Path:
 def read_small(path: Path, option: str) -> str:
     """Read a text file of at most 16 MiB that an option names.
 
-    Args:
-        path: the file.
-        option: the name of the option, for the error message.
-
-    Raises:
-        BadInput: the path is not a regular file, or the file is too large, cannot be read, or is not UTF-8.
-
+    Raises BadInput if the path is not a regular file, or if the file is too large, cannot be read, or is not UTF-8.
     """
     check_regular_file(path, option)
     size = path.stat().st_size

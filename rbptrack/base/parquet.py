@@ -13,10 +13,9 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +29,9 @@ _CHECKSUM_BYTES = 4
 _BATCH_ROWS = 2**17  # rows that are read at once; each column of a batch takes about 1 MB
 
 
-class TableWriter:
-    """A context manager that writes a table in pieces, one row group each.
+@contextmanager
+def writing_table(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """Yield a writer for a table. Each call of the writer's `write_table` adds a row group.
 
     When the block ends, the whole file is on the disk. If the block raises an exception, no file is written.
 
@@ -40,50 +40,33 @@ class TableWriter:
         schema: the columns, and metadata to store in the file.
 
     """
-
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._path = path
-        self._schema = schema
-        self._resources = ExitStack()
-
-    def __enter__(self) -> Self:
-        # Values of float columns rarely repeat, so a dictionary or compression would not make them smaller.
-        floats = {field.name for field in self._schema if pa.types.is_floating(field.type)}
-        temporary = self._resources.enter_context(replacing(self._path))
-        self._resources.enter_context(_adding_footer_checksum(temporary))
-        self._file = self._resources.enter_context(
-            pq.ParquetWriter(
-                temporary,
-                self._schema,
-                compression={name: "none" if name in floats else "zstd" for name in self._schema.names},
-                use_dictionary=[name for name in self._schema.names if name not in floats],
-                write_page_checksum=True,
-            )
-        )
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._resources.__exit__(kind, error, trace)
-
-    def add(self, table: pa.Table) -> None:
-        """Append a row group."""
-        self._file.write_table(table)
+    # Values of float columns rarely repeat, so a dictionary or compression would not make them smaller.
+    floats = {field.name for field in schema if pa.types.is_floating(field.type)}
+    with replacing(path) as temporary:
+        with pq.ParquetWriter(
+            temporary,
+            schema,
+            compression={name: "none" if name in floats else "zstd" for name in schema.names},
+            use_dictionary=[name for name in schema.names if name not in floats],
+            write_page_checksum=True,
+        ) as writer:
+            yield writer
+        with temporary.open("r+b") as file:
+            footer = _read_footer(file)
+            file.seek(-len(footer), os.SEEK_END)
+            file.write(_checksum(footer) + footer)
 
 
 def write_table(path: Path, table: pa.Table) -> None:
     """Write a table as one file, completely or not at all. It is on the disk when the function returns."""
-    with TableWriter(path, table.schema) as file:
-        file.add(table)
+    with writing_table(path, table.schema) as writer:
+        writer.write_table(table)
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a table with its metadata.
+    """Read some columns of a table, or all columns, with its metadata.
 
-    Args:
-        path: the file.
-        columns: the columns to read; None for all. Columns that the file does not have are left out.
+    Columns that the file does not have are left out.
 
     Raises:
         MissingArtifact: the file does not exist or is damaged.
@@ -95,11 +78,9 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def read_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """Yield a table in batches of rows, each with the file's metadata.
+    """Yield some columns of a table, or all columns, in batches of rows, each with the file's metadata.
 
-    Args:
-        path: the file.
-        columns: the columns to read; None for all. Columns that the file does not have are left out.
+    Columns that the file does not have are left out.
 
     Raises:
         MissingArtifact: the file does not exist or is damaged.
@@ -163,16 +144,6 @@ def _open_checked(path: Path) -> Iterator[Any]:
         raise file_access_error(error, path) or MissingArtifact(
             f"{path} is damaged: restore it from a copy, or measure again with force=true"
         ) from error
-
-
-@contextmanager
-def _adding_footer_checksum(path: Path) -> Iterator[None]:
-    """Insert the checksum of the footer into a Parquet file, after the block has written the file."""
-    yield
-    with path.open("r+b") as file:
-        footer = _read_footer(file)
-        file.seek(-len(footer), os.SEEK_END)
-        file.write(_checksum(footer) + footer)
 
 
 def _read_footer(file: BinaryIO) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -102,29 +102,27 @@ def main() -> int:
         return _run_with_messages(lambda: _run_command(words))
 
 
-def _run_command(words: Sequence[str]) -> int:
+def _run_command(words: list[str]) -> int:
     if "_RBPTRACK_COMPLETE" in os.environ:
         insert_measure(os.environ)
     with stop_signals_raise():
         return app(_add_default_command(words), prog_name=program_name(), standalone_mode=False) or 0
 
 
-def _add_default_command(words: Sequence[str]) -> list[str]:
+def _add_default_command(words: list[str]) -> list[str]:
     """Add the command `measure` if the first word is key=value or a flag. Without words, return `--help`.
 
-    Raises:
-        BadInput: the command is unknown.
-
+    Raises BadInput if the command is unknown.
     """
     if not words:
         return ["--help"]
     first = words[0]
     if first in ("-h", "--help", "--version") or first.endswith("-completion"):
-        return list(words)
+        return words
     if "=" in first or first.startswith("-"):
         return ["measure", *words]
     _check_command(first)
-    return list(words)
+    return words
 
 
 def _check_command(word: str) -> None:

@@ -44,18 +44,14 @@ def export(
         raise BadInput(f"{out}: the name of a bundle must end in .zip. To write another format, add --to EXPORTER")
     if options:
         raise BadInput(f"a bundle has no options; got {listed(list(options))}")
-    _write_bundle(selection, out, with_texts=texts)
-    return 0
-
-
-def _write_bundle(selection: Selection, out: Path, *, with_texts: bool) -> None:
     from rbptrack.exchange import export_bundle
     from rbptrack.reporting import render_reading
 
     runs = selection.runs()
-    reading_page = render_reading(runs, command=command_line())[0] if with_texts else ""
+    reading_page = render_reading(runs, command=command_line())[0] if texts else ""
     number = export_bundle(runs, out, reading=reading_page)
     print_text(f"{counted(number, 'measurement')}: {out} ({compact_bytes(out.stat().st_size)})")
+    return 0
 
 
 def _run_exporter(

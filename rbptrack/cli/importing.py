@@ -47,11 +47,9 @@ def import_(
         importers = find_plugins(IMPORTERS, plugins_path)
         importer = importer or _find_importer(importers, path)
         plugin = make_plugin_from_words(importers.load(importer), options)
-
-        def read_and_check() -> CheckedContent:
-            return check_imported(path, plugin.read(path), read_name=_make_name_reader())
-
-        content = call_plugin(plugin, read_and_check, CheckedContent)
+        content = call_plugin(
+            plugin, lambda: check_imported(path, plugin.read(path), read_name=_make_name_reader()), CheckedContent
+        )
         lines = import_content(importer, content, path, selection.store)
     for line in lines:
         print_text(line)

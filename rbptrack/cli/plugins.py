@@ -82,11 +82,8 @@ def _check_plugin_name(name: str, folder_names: Sequence[str]) -> None:
             f"{name}: the name of a plugin must consist of letters, digits and _, and begin with a letter, such as "
             "my_law"
         )
-    if name.startswith("_"):
-        raise BadInput(f"{name}: the name of a plugin must not begin with _. Give a name that begins with a letter")
-    if keyword.iskeyword(name):
+    if name.startswith("_") or keyword.iskeyword(name) or name in folder_names:
         raise BadInput(
-            f"{name} is a keyword of Python, and a plugin cannot have this name. Give another, such as my_law"
+            f"{name}: the name of a plugin must not begin with _, and must not be a keyword of Python or the name of "
+            "a folder of plugins. Give another name, such as my_law"
         )
-    if name in folder_names:
-        raise BadInput(f"{name} is the name of a folder of plugins. Give another name, such as my_law")

@@ -18,16 +18,10 @@ _MIN_SHOWN_ERROR = 1e-6  # the smallest standard error that these digits can sho
 
 
 def sort_measurements(frame: pd.DataFrame, sort: str) -> pd.DataFrame:
-    """Sort measurements by columns.
+    """Sort the rows of `Runs.frame` by columns, whose names are separated by commas.
 
-    Args:
-        frame: one row per measurement, with the columns of `Runs.frame`.
-        sort: names of columns, separated by commas; `-ce` sorts by `ce` from large to small. If it is empty,
-            measurements are sorted by dataset, family, size and name.
-
-    Raises:
-        BadInput: a column does not exist.
-
+    `-ce` sorts by `ce` from large to small. If `sort` is empty, measurements are sorted by dataset, family, size and
+    name. Raises BadInput if a column does not exist.
     """
     columns = [name.strip() for name in sort.split(",") if name.strip()]
     if not columns:

@@ -69,11 +69,9 @@ def log_to_file(file: Path, *, on_terminal: bool = False) -> Iterator[None]:
 
 
 def log_traceback(text: str, trace: str) -> str:
-    """Log an error message and its traceback.
+    """Log an error message and its traceback. Returns the path of the log file.
 
-    Returns:
-        The path of the log file; empty if no log is open, or if the file cannot be written.
-
+    The path is empty if no log is open, or if the file cannot be written.
     """
     _LOGGER.error("%s\n%s", text, trace.rstrip())
     files = [handler for handler in _LOGGER.handlers if isinstance(handler, _LogFile) and not handler.failed]

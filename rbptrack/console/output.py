@@ -34,11 +34,7 @@ def print_text(text: str) -> None:
 def print_problem(text: str, trace: str = "") -> None:
     """Print an error or a warning on standard error.
 
-    Args:
-        text: the message.
-        trace: the traceback of an unexpected error. It is written to the log, and the name of the log file is added to
-            the message.
-
+    `trace` is the traceback of an unexpected error. It is written to the log, and the message then names the log file.
     """
     from tqdm import tqdm
 

@@ -69,7 +69,9 @@ class Blocks:
         folder.mkdir(parents=True, exist_ok=True)
         self._check_corpus()
         self._sections = _sections(corpus.lengths)
-        self._order = [sequence for section in self._sections for sequence in _sort_by_length(corpus, section)]
+        self._order: list[int] = []
+        for section in self._sections:
+            self._order += sorted(section, key=lambda sequence: -corpus.lengths[sequence])  # stable: then in text order
         self.saved = sorted(self._find_saved())
 
     def num_tokens(self, block: SequenceRange) -> int:
@@ -79,9 +81,7 @@ class Blocks:
     def batches(self, batch_tokens: int) -> Iterator[tuple[SequenceRange, Batch]]:
         """Yield the batches whose scores are not on disk, each with the range of its sequences.
 
-        Args:
-            batch_tokens: the largest number of tokens of a batch, padding included.
-
+        A batch has at most `batch_tokens` tokens, padding included, or a single longer sequence.
         """
         for missing in self._missing_ranges():
             begin = missing.begin
@@ -227,18 +227,10 @@ def _sections(lengths: IntArray) -> list[range]:
     return sections
 
 
-def _sort_by_length(corpus: Corpus, sequences: range) -> list[int]:
-    """Return sequence numbers sorted by falling length. Sequences of equal length stay in text order."""
-    return sorted(sequences, key=lambda i: (-int(corpus.lengths[i]), i))
-
-
 def _select_targets(targets: IntArray, blocks: Sequence[tuple[IntArray, RankTable]]) -> RankTable:
     """Return the rank table of some targets, with rows from several blocks.
 
-    Args:
-        targets: indices of the targets in the corpus, ascending.
-        blocks: the indices of each block's targets in the corpus, and the block's rank table.
-
+    Targets are given by their indices in the corpus, ascending. `blocks` has the targets and the table of each block.
     """
     index = np.concatenate([block_targets for block_targets, _ in blocks])
     table = RankTable.concatenate(block_table for _, block_table in blocks)

@@ -117,9 +117,7 @@ class Forward:
     def score(self, batch: Batch) -> Scores:
         """Score a batch. If memory runs out, halve the chunk or the batch and try again.
 
-        Raises:
-            MeasurementError: one sequence alone needs more memory than there is.
-
+        Raises MeasurementError if one sequence alone needs more memory than there is.
         """
         remaining = [batch.to(self._model.device)]
         scores: list[Scores] = []
@@ -184,10 +182,7 @@ class Forward:
     def _halve_chunk_or_batch(self, batch: Batch, tried_sizes: tuple[int, int]) -> None:
         """Halve the chunk and the batch in turn. Raises MeasurementError if neither can be halved.
 
-        Args:
-            batch: the batch for which memory ran out.
-            tried_sizes: `chunk_tokens` and `_max_pass_tokens` when the batch began.
-
+        `tried_sizes` are `chunk_tokens` and `_max_pass_tokens` when the batch began, for which memory ran out.
         """
         self._release_scorers()
         if self._on_cuda:
@@ -226,13 +221,9 @@ class Forward:
         return max(size, longest)
 
     def _fitting_chunk_tokens(self, requested: int) -> int:
-        """Return the number of tokens whose logits a worker has in memory at once.
+        """Return the number of tokens whose logits a worker has in memory at once, at most `requested` if it is not 0.
 
         The logits take a fixed amount of memory on a CPU, and at most an eighth of the free memory on a GPU.
-
-        Args:
-            requested: the largest number that the user allows, or 0 for the default.
-
         """
         largest = requested or (_MAX_CHUNK_CUDA if self._on_cuda else _MAX_CHUNK)
         smallest = 1 if 0 < requested < _MIN_CHUNK else _MIN_CHUNK

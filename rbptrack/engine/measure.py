@@ -77,10 +77,13 @@ def measure(
     seconds = time.perf_counter() - started
     sums = _Sums(ks, model.vocab_size)
     RankTable.write_pieces(folder / RANKS_FILE, sums.add_sections(blocks, corpus))
+    comparison: Comparison | None = None
+    if model.reference:
+        comparison = Comparison.from_sums(sums.reference_sums, sums.histogram.num_tokens, forward.padding_mass)
     return Measurement(
         folder=folder,
         histogram=sums.histogram,
-        counts=sums.counts,
+        counts=DocumentCounts.merge(sums.counts),
         num_bytes=sums.num_bytes,
         tied_tokens=sums.tied_tokens,
         seconds=seconds,
@@ -89,7 +92,7 @@ def measure(
         batch_tokens=forward.batch_tokens,
         chunk_tokens=forward.chunk_tokens,
         notes=(*model.notes, *forward.notes),
-        comparison=sums.comparison(forward.padding_mass) if model.reference else None,
+        comparison=comparison,
         ce_parts=sums.ce_parts,
     )
 
@@ -155,8 +158,8 @@ class _Sums:
         self.histogram = RankHistogram(no_ranks, no_ranks, np.zeros(0), vocab_size)
         self.reference_sums = np.zeros(3)
         self.ce_sums = np.zeros(3)
+        self.counts: list[DocumentCounts] = []  # of each section; merged once at the end, because merging sorts
         self._ks = tuple(ks)
-        self._counts: list[DocumentCounts] = []  # of each section; merged once at the end, because merging sorts
         self.num_bytes = 0
         self.tied_tokens = 0
 
@@ -165,19 +168,12 @@ class _Sums:
         for targets, table in blocks.tables():
             self.num_bytes += int(corpus.num_bytes[targets].sum())
             self.tied_tokens += int(np.count_nonzero(table.column("ties")))
-            self._counts.append(table.document_counts(self._ks))
+            self.counts.append(table.document_counts(self._ks))
             self.histogram += table.histogram()
             self.ce_sums += rank_and_rest_sums(table)
             if table.has_reference:
                 self.reference_sums += table.reference_sums()
             yield table
-
-    @property
-    def counts(self) -> DocumentCounts:
-        return DocumentCounts.merge(self._counts)
-
-    def comparison(self, padding_mass: float) -> Comparison:
-        return Comparison.from_sums(self.reference_sums, self.histogram.num_tokens, padding_mass)
 
     @property
     def ce_parts(self) -> tuple[float, float] | None:

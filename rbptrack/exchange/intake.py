@@ -24,9 +24,9 @@ def import_content(importer: str, content: CheckedContent, path: Path, store: St
 
     Args:
         importer: the name of the importer.
-        content: the checked content of the file or folder.
+        content: the checked content.
         path: the file or folder.
-        store: the store.
+        store: the store that gets the content.
 
     Returns:
         Lines about the import for the user.

@@ -44,20 +44,13 @@ class DocumentSums:
         return self._replace({name: getattr(self, name) + getattr(other, name) for name in self.SUMMED})
 
     def take(self, documents: npt.NDArray[Any]) -> Self:
-        """Return the sums of some documents.
-
-        Args:
-            documents: indices of the documents, or a boolean mask (documents,).
-
-        """
+        """Return the sums of some documents, which are given by their indices or by a boolean mask (documents,)."""
         return self._replace({name: getattr(self, name)[documents] for name in (*self.LABELS, *self.SUMMED)})
 
     def in_groups(self, groups: Sequence[Any]) -> Self:
-        """Return sums by group instead of by document. A group gets the labels of its first document.
+        """Return sums by group instead of by document, for the group of each document (documents,).
 
-        Args:
-            groups: the group of each document, (documents,).
-
+        A group gets the labels of its first document.
         """
         first = np.unique(np.asarray(groups), return_index=True)[1]
         labels = {name: getattr(self, name)[first] for name in self.LABELS}
@@ -102,12 +95,7 @@ class DocumentCounts(DocumentSums):
         return replace(self, ks=tuple(ks), hits=self.hits[:, [column[k] for k in ks]])
 
     def in_groups(self, groups: Sequence[Any]) -> DocumentCounts:
-        """Return sums by group. Intervals then treat groups as independent.
-
-        Args:
-            groups: the group of each row, (documents,).
-
-        """
+        """Return sums by group, for the group of each row (documents,). Intervals then treat groups as independent."""
         grouped = super().in_groups(groups)
         return replace(grouped, document=np.arange(len(grouped.tokens)), grouped=True)
 
@@ -125,9 +113,7 @@ class DocumentCounts(DocumentSums):
     def __add__(self, other: DocumentCounts) -> DocumentCounts:
         """Add the counts of two runs. A document may be in one of them or in both.
 
-        Raises:
-            RbptrackError: the runs count hits at different k, or only one of them is summed by group.
-
+        Raises RbptrackError if the runs count hits at different k, or if only one of them is summed by group.
         """
         if self.ks != other.ks:
             raise RbptrackError(f"counts for k = {self.ks} and {other.ks} cannot be added")

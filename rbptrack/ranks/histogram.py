@@ -52,9 +52,7 @@ class RankHistogram:
     def rbp(self, k: Any) -> Any:
         """Return RBP_k, the share of tokens with rank at most k. For several k, return an array.
 
-        Raises:
-            BadInput: a k is not a whole number from 1 to |V|.
-
+        Raises BadInput if a k is not a whole number from 1 to |V|.
         """
         if isinstance(k, Iterable) and not isinstance(k, str):
             return self.rbp_curve([check_k(element, self.vocab_size) for element in k])

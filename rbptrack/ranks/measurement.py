@@ -111,9 +111,7 @@ class Measurement:
     def rbp(self, k: Any) -> Any:
         """Return RBP_k, the share of tokens with rank at most k. For several k, return an array.
 
-        Raises:
-            BadInput: a k is not a whole number from 1 to |V|.
-
+        Raises BadInput if a k is not a whole number from 1 to |V|.
         """
         return self.histogram.rbp(k)
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rbptrack.base.errors import RbptrackError
-from rbptrack.base.parquet import TableWriter, read_batches, read_rows, read_table, write_table
+from rbptrack.base.parquet import read_batches, read_rows, read_table, write_table, writing_table
 from rbptrack.ranks.counts import DocumentCounts
 from rbptrack.ranks.histogram import VOCAB_SIZE, RankHistogram, vocab_size_of
 from rbptrack.ranks.names import FloatArray, IntArray, check_k
@@ -79,14 +79,7 @@ class RankTable:
 
     @classmethod
     def from_arrays(cls, *, vocab_size: int, strict: bool = False, **columns: npt.ArrayLike) -> RankTable:
-        """Make a table from arrays.
-
-        Args:
-            vocab_size: |V|.
-            strict: whether metrics use the strict rank.
-            **columns: arrays (tokens,) by the names of their columns in `SCHEMA`.
-
-        """
+        """Make a table from arrays (tokens,), which are given by the names of their columns in `SCHEMA`."""
         schema = pa.schema([field for field in SCHEMA if field.name in columns])
         arrays = [pa.array(np.asarray(columns[field.name]), type=field.type) for field in schema]
         return cls(pa.Table.from_arrays(arrays, schema=schema), vocab_size, strict)
@@ -107,9 +100,7 @@ class RankTable:
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return one column, (tokens,).
 
-        Raises:
-            MissingColumn: the table does not have the column, or the column is `greater` and ties are unknown.
-
+        Raises MissingColumn if the table does not have the column, or if the column is `greater` and ties are unknown.
         """
         if name in _RANK_COLUMNS and not self.ties_known:
             raise MissingColumn(f"this measurement has no column {name}: the number of ties in its ranks is unknown")
@@ -173,9 +164,7 @@ class RankTable:
     def sum_by_document(self, values: npt.ArrayLike | None = None) -> FloatArray:
         """Sum values (tokens,) over the tokens of each document. Without values, count the tokens.
 
-        Returns:
-            An array (documents,), in the order of `documents`.
-
+        Returns an array (documents,), in the order of `documents`.
         """
         first = self._first_tokens
         if first is None:
@@ -206,9 +195,7 @@ class RankTable:
     def rbp(self, k: Any) -> Any:
         """Return RBP_k, the share of scored tokens with rank at most k. For several k, return an array.
 
-        Raises:
-            BadInput: a k is not a whole number from 1 to |V|.
-
+        Raises BadInput if a k is not a whole number from 1 to |V|.
         """
         if isinstance(k, Iterable) and not isinstance(k, str):
             return np.array([self.rbp(element) for element in k])
@@ -271,10 +258,10 @@ class RankTable:
         """Write tables with equal columns to one file, each as one row group. Only one table is in memory at a time."""
         pieces = iter(pieces)
         first = next(pieces)._with_metadata()
-        with TableWriter(path, first.schema) as file:
-            file.add(first)
+        with writing_table(path, first.schema) as writer:
+            writer.write_table(first)
             for piece in pieces:
-                file.add(piece._with_metadata())
+                writer.write_table(piece._with_metadata())
 
     def _with_metadata(self) -> pa.Table:
         """Return the Arrow table with |V| and the kind of rank in its metadata."""
@@ -283,15 +270,10 @@ class RankTable:
 
     @classmethod
     def read(cls, path: Path, columns: Sequence[str] | None = None) -> RankTable:
-        """Read a rank table from a file.
+        """Read some columns of a rank table from a file, or all columns.
 
-        Args:
-            path: the file.
-            columns: the columns to read; `rank` stands for the columns from which ranks are computed. None reads all.
-
-        Raises:
-            RbptrackError: the file is damaged, or is not a rank table.
-
+        Among `columns`, `rank` stands for the columns from which ranks are computed. Raises RbptrackError if the file
+        is damaged, or is not a rank table.
         """
         return cls._from_file(read_table(path, _stored_columns(columns)), path)
 
@@ -299,13 +281,8 @@ class RankTable:
     def read_pieces(cls, path: Path, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
         """Yield a rank table in pieces of whole documents, about 100,000 rows each. Only one piece is in memory.
 
-        Args:
-            path: the file. Its documents must be in order.
-            columns: the columns to read; `rank` stands for the columns from which ranks are computed. None reads all.
-
-        Raises:
-            RbptrackError: the file is damaged, is not a rank table, or has documents out of order.
-
+        Among `columns`, `rank` stands for the columns from which ranks are computed. Without `columns`, all are read.
+        Raises RbptrackError if the file is damaged, is not a rank table, or has documents out of order.
         """
         unfinished: pa.Table | None = None  # rows of the last document, which may continue in the next batch
         for batch in read_batches(path, _stored_columns(columns, "document")):
@@ -324,9 +301,7 @@ class RankTable:
     def read_documents(cls, path: Path, documents: Collection[int]) -> RankTable:
         """Read the rows of some documents, which are given by their numbers. Other rows are not kept in memory.
 
-        Raises:
-            RbptrackError: the file is damaged, or is not a rank table.
-
+        Raises RbptrackError if the file is damaged, or is not a rank table.
         """
         return cls._from_file(read_rows(path, "document", documents), path)
 
@@ -344,11 +319,8 @@ class RankTable:
     def concatenate(cls, tables: Iterable[RankTable]) -> RankTable:
         """Join tables of different documents or different parts of documents, in their order.
 
-        A column that one of the tables lacks is left out.
-
-        Raises:
-            RbptrackError: the tables differ in |V|, in the kind of rank, or in whether ties are known.
-
+        A column that one of the tables lacks is left out. Raises RbptrackError if the tables differ in |V|, in the kind
+        of rank, or in whether ties are known.
         """
         parts = list(tables)
         conventions = {(part.vocab_size, part.strict, part.ties_known) for part in parts}

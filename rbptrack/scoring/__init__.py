@@ -3,6 +3,6 @@
 from rbptrack.scoring.comparison import PairScorer
 from rbptrack.scoring.head import Head
 from rbptrack.scoring.scorer import Scorer
-from rbptrack.scoring.scores import Scores, scores_by_definition
+from rbptrack.scoring.scores import Scores
 
-__all__ = ["Head", "PairScorer", "Scorer", "Scores", "scores_by_definition"]
+__all__ = ["Head", "PairScorer", "Scorer", "Scores"]

@@ -1,4 +1,4 @@
-"""The scores of each target, and their definition on full logits."""
+"""The scores of each target."""
 
 from __future__ import annotations
 
@@ -52,25 +52,3 @@ class Scores:
         if len(parts) == 1:
             return parts[0]
         return cls(**{name: torch.cat([part.columns[name] for part in parts]) for name in parts[0].columns})
-
-
-def scores_by_definition(logits: Tensor, targets: Tensor) -> Scores:
-    """Compute scores by their definition, on full logits, for tests and benchmarks.
-
-    Args:
-        logits: full logits, (tokens, vocabulary).
-        targets: ids of the targets, (tokens,), int64.
-
-    """
-    logits = logits.float()
-    target_logits = logits.gather(1, targets[:, None])  # (tokens, 1)
-    log_p = torch.log_softmax(logits.double(), dim=1)
-    top = (logits == logits.amax(1, keepdim=True)).int().argmax(1)
-    return Scores(
-        greater=(logits > target_logits).sum(1).int(),
-        ties=(logits == target_logits).sum(1).int() - 1,
-        logprob=log_p.gather(1, targets[:, None])[:, 0].float(),
-        entropy=torch.special.entr(log_p.exp()).sum(1).float(),
-        top=top.int(),
-        top_logprob=log_p.gather(1, top[:, None])[:, 0].float(),
-    )

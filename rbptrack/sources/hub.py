@@ -148,8 +148,7 @@ def find_commit(kind: Kind, repo: str, revision: str, patterns: Sequence[str] = 
         patterns: patterns of the files that are needed, for the error message; empty for all files.
 
     Raises:
-        BadInput: the Hub does not know the repository or the revision, or the Hub cannot be reached and the revision is
-            not cached.
+        BadInput: the Hub does not know the repository or the revision, or cannot be reached and it is not cached.
 
     """
     # rbptrack caches the commit itself, because a streamed dataset is not in the Hub's own cache.
@@ -188,13 +187,7 @@ def find_snapshot(kind: Kind, repo: str, revision: str) -> Path | None:
 
 
 def call_hub(kind: Kind, repo: str, revision: str, request: Callable[[], T]) -> T:
-    """Call a function that asks the Hub, and translate its exceptions to errors for the user.
-
-    Args:
-        kind: "model" or "dataset".
-        repo: the repository's id, `organisation/name`.
-        revision: the revision, for the error message.
-        request: the function to call, without arguments.
+    """Call a function that asks the Hub about a repository, and translate its exceptions to errors for the user.
 
     Raises:
         BadInput: the repository or revision is unknown, access is denied, or the file is not cached while the Hub

@@ -51,9 +51,7 @@ class Pinned:
 def pin_model(config: ModelConfig) -> Pinned:
     """Pin the weights of a model: its repository, its folder, or one GGUF file.
 
-    Raises:
-        BadInput: the folder or file does not exist, or the Hub does not know the repository or revision.
-
+    Raises BadInput if the folder or file does not exist, or if the Hub does not know the repository or revision.
     """
     if not config.gguf:
         return _pin("model", repo=config.repo, path=config.path, revision=config.revision)
@@ -68,9 +66,7 @@ def pin_model(config: ModelConfig) -> Pinned:
 def pin_tokenizer(config: ModelConfig, model: Pinned) -> Pinned:
     """Pin the tokenizer of a model: the repository or folder that `model.tokenizer` names, or else the model itself.
 
-    Raises:
-        BadInput: the Hub does not know the repository that `model.tokenizer` names.
-
+    Raises BadInput if the Hub does not know the repository that `model.tokenizer` names.
     """
     if not config.tokenizer:
         return model
@@ -114,18 +110,9 @@ def needed_files(config: DatasetConfig) -> tuple[str, ...]:
 
 
 def _pin(kind: Kind, *, repo: str, path: str, revision: str, patterns: tuple[str, ...] = ()) -> Pinned:
-    """Pin a repository to its commit, or a folder to the hash of its files.
+    """Pin a folder to the hash of its files, or, if `path` is empty, a repository to its commit.
 
-    Args:
-        kind: "model" or "dataset".
-        repo: the id of the repository; empty for a folder.
-        path: the path of the folder; empty for a repository.
-        revision: the revision of the repository.
-        patterns: patterns of the files of the repository that are needed; empty for all files.
-
-    Raises:
-        BadInput: the folder does not exist, or the Hub does not know the repository or revision or denies access.
-
+    Raises BadInput if the folder does not exist, or if the Hub does not know the repository or revision.
     """
     if path:
         folder = _existing_folder(kind, path)
@@ -166,12 +153,7 @@ def _matching_files(patterns: Sequence[str]) -> list[Path]:
 
 
 def file_ending(file: Path | str) -> str:
-    """Return the ending of a data file's name, such as `.jsonl.zst`.
-
-    Raises:
-        BadInput: rbptrack cannot read files with this ending.
-
-    """
+    """Return the ending of a data file's name, such as `.jsonl.zst`. Raises BadInput if the ending is unknown."""
     name = str(file).rpartition("/")[2].lower()
     for ending in sorted(_FORMAT_BY_ENDING, key=len, reverse=True):
         if name.endswith(ending):
@@ -186,9 +168,7 @@ def file_ending(file: Path | str) -> str:
 def file_format(file: Path | str) -> str:
     """Return the format of a data file by the ending of its name: `text`, `json`, `csv` or `parquet`.
 
-    Raises:
-        BadInput: rbptrack cannot read files with this ending.
-
+    Raises BadInput if the ending is unknown.
     """
     return _FORMAT_BY_ENDING[file_ending(file)]
 
@@ -196,9 +176,7 @@ def file_format(file: Path | str) -> str:
 def check_file_is_whole(path: Path) -> None:
     """Check that a data file is not empty, and that a .zst file is complete. Readers would not notice either fault.
 
-    Raises:
-        BadInput: the file is empty, damaged or not complete.
-
+    Raises BadInput if the file is empty, damaged or not complete.
     """
     if not path.stat().st_size:
         raise BadInput(f"dataset.files: {path} is empty")

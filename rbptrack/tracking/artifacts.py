@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Artifacts(RankStore):
-    """Reads the artifacts of runs.
+    """Reads the artifacts of runs. `RankStore` explains the methods that it declares.
 
     The methods raise MissingArtifact if an artifact is missing or damaged, FileAccessError if the operating system
     cannot read it, and StoreAway if the store does not answer.
@@ -52,19 +52,15 @@ class Artifacts(RankStore):
         return path
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
-        """Read the rank table of a measurement. If `columns` is None, all columns are read."""
         return self._read(run_id, RANKS_FILE, lambda path: RankTable.read(path, columns))
 
     def rank_pieces(self, run_id: str, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
-        """Yield the rank table of a measurement in pieces of whole documents. Only one piece is in memory at a time."""
         yield from RankTable.read_pieces(self.artifact(run_id, RANKS_FILE), columns)
 
     def histogram(self, run_id: str) -> RankHistogram:
-        """Read the histogram of a measurement: how often each rank occurs."""
         return self._read(run_id, HISTOGRAM_FILE, RankHistogram.read)
 
     def token_texts(self, run_id: str) -> Mapping[int, str]:
-        """Read the text of each token by token id. The mapping is empty if the texts cannot be read."""
         try:
             texts = json.loads(self.artifact(run_id, TOKENS_FILE).read_text(encoding="utf-8"))
             return {int(token): text for token, text in texts.items()}
@@ -72,17 +68,9 @@ class Artifacts(RankStore):
             return {}
 
     def ranks_of_documents(self, run_id: str, documents: Collection[int]) -> RankTable:
-        """Read the rows of a measurement's rank table that belong to the documents with the given numbers."""
         return self._read(run_id, RANKS_FILE, lambda path: RankTable.read_documents(path, documents))
 
     def unscored(self, run_id: str) -> pd.DataFrame:
-        """Read the list of tokens that the model read but that were not scored.
-
-        Returns:
-            The columns `document` (its number), `position` (the token's index in the document) and `token` (its id).
-            There are no rows if the artifact is missing.
-
-        """
         try:
             frame: pd.DataFrame = self._read(run_id, UNSCORED_FILE, read_table).to_pandas()
         except MissingArtifact:
@@ -90,13 +78,6 @@ class Artifacts(RankStore):
         return frame
 
     def documents(self, run_id: str) -> pd.DataFrame:
-        """Read the list of the documents of a measurement.
-
-        Returns:
-            The columns `document` (its number), `id` (its id in the dataset) and `tokens` (how many it has). There are
-            no rows if the artifact is missing.
-
-        """
         columns = ["document", "id", "tokens"]
         try:
             frame: pd.DataFrame = self._read(run_id, DOCUMENTS_FILE, lambda path: read_table(path, columns)).to_pandas()
@@ -105,10 +86,6 @@ class Artifacts(RankStore):
         return frame
 
     def groups(self, run_id: str) -> Sequence[str]:
-        """Read the group of each document of a measurement, in the order of the documents' numbers.
-
-        Raises MissingArtifact if groups are unknown.
-        """
         table = self._read(run_id, DOCUMENTS_FILE, lambda path: read_table(path, ["group"]))
         if "group" not in table.column_names:
             raise MissingArtifact(f"run {run_id} does not say to which groups its documents belong")

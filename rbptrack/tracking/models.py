@@ -18,85 +18,80 @@ from rbptrack.tracking.names import Tag
 from rbptrack.tracking.record import Record
 
 if TYPE_CHECKING:
+    from mlflow import MlflowClient
     from mlflow.entities import LoggedModel
 
 _NOT_IN_NAMES = str.maketrans(dict.fromkeys("/:.%\"'", "_"))  # MLflow refuses names with these characters
 
 
-class LoggedModels:
-    """The LoggedModels of one experiment. The caller must hold the store's lock."""
+def find_or_create_logged_model(experiment: Experiment, record: Record, run_id: str) -> str | None:
+    """Return the ID of the LoggedModel of a measurement, and create the LoggedModel if it does not exist.
 
-    def __init__(self, experiment: Experiment) -> None:
-        self._experiment = experiment
-        self._connection = experiment.connection
+    The caller must hold the store's lock. If an earlier process was interrupted while it created the LoggedModel, this
+    function completes it. The source run of such a LoggedModel is the unfinished run of that process, which was
+    deleted.
 
-    def find_or_create(self, record: Record, run_id: str) -> str | None:
-        """Return the ID of the LoggedModel of a measurement, and create the LoggedModel if it does not exist.
+    Args:
+        experiment: the experiment of the measurement.
+        record: the record of the measurement.
+        run_id: the ID of the run of the measurement, which becomes the source run of a new LoggedModel.
 
-        If an earlier process was interrupted while it created the LoggedModel, this method completes it. The source run
-        of such a LoggedModel is the unfinished run of that process. That run was deleted.
+    Returns:
+        The ID, or None if the server is too old for LoggedModels.
 
-        Args:
-            record: the record of the measurement.
-            run_id: the ID of the run of the measurement, which becomes the source run of a new LoggedModel.
+    """
+    from mlflow.entities import LoggedModelStatus
+    from mlflow.exceptions import MlflowException
 
-        Returns:
-            The ID, or None if the server is too old for LoggedModels.
+    client = experiment.connection.client
+    with experiment.connection.translated_errors():
+        try:
+            models = client.search_logged_models(
+                [experiment.find_or_create()],
+                filter_string=f"tags.`{Tag.LOGGED_MODEL}` = '{_model_hash(record)}'",
+                order_by=[{"field_name": "creation_time", "ascending": True}],
+                max_results=1,
+            )
+            model = models[0] if models else _create(experiment, record, run_id)
+            if model.status != LoggedModelStatus.READY:
+                _complete(client, model)
+        except MlflowException as error:
+            if error.error_code == "ENDPOINT_NOT_FOUND":
+                return None
+            raise
+    return str(model.model_id)
 
-        """
-        from mlflow.entities import LoggedModelStatus
-        from mlflow.exceptions import MlflowException
 
-        with self._connection.translated_errors():
-            try:
-                model = self._find(_model_hash(record)) or self._create(record, run_id)
-                if model.status != LoggedModelStatus.READY:
-                    self._complete(model)
-            except MlflowException as error:
-                if error.error_code == "ENDPOINT_NOT_FOUND":
-                    return None
-                raise
-        return str(model.model_id)
+def _create(experiment: Experiment, record: Record, run_id: str) -> LoggedModel:
+    """Create a LoggedModel without the file that describes it. Its status is PENDING."""
+    from mlflow.utils.mlflow_tags import MLFLOW_MODEL_IS_EXTERNAL
 
-    def _find(self, model_hash: str) -> LoggedModel | None:
-        models = self._connection.client.search_logged_models(
-            [self._experiment.find_or_create()],
-            filter_string=f"tags.`{Tag.LOGGED_MODEL}` = '{model_hash}'",
-            order_by=[{"field_name": "creation_time", "ascending": True}],
-            max_results=1,
-        )
-        return models[0] if models else None
+    names = [fact.name for fact in FACTS if fact.in_logged_model]
+    tags = {Tag.PREFIX + name: record.tags[Tag.PREFIX + name] for name in names if Tag.PREFIX + name in record.tags}
+    return experiment.connection.client.create_logged_model(
+        experiment.find_or_create(),
+        name=_model_name(record),
+        source_run_id=run_id,
+        tags=tags | {Tag.LOGGED_MODEL: _model_hash(record), MLFLOW_MODEL_IS_EXTERNAL: "true"},
+        params={name: record.params[name] for name in names if name in record.params},
+        model_type="causal language model",
+    )
 
-    def _create(self, record: Record, run_id: str) -> LoggedModel:
-        """Create a LoggedModel without the file that describes it. Its status is PENDING."""
-        from mlflow.utils.mlflow_tags import MLFLOW_MODEL_IS_EXTERNAL
 
-        names = [fact.name for fact in FACTS if fact.in_logged_model]
-        tags = {Tag.PREFIX + name: record.tags[Tag.PREFIX + name] for name in names if Tag.PREFIX + name in record.tags}
-        return self._connection.client.create_logged_model(
-            self._experiment.find_or_create(),
-            name=_model_name(record),
-            source_run_id=run_id,
-            tags=tags | {Tag.LOGGED_MODEL: _model_hash(record), MLFLOW_MODEL_IS_EXTERNAL: "true"},
-            params={name: record.params[name] for name in names if name in record.params},
-            model_type="causal language model",
-        )
+def _complete(client: MlflowClient, model: LoggedModel) -> None:
+    """Write the file that describes a LoggedModel, which MLflow needs to register it, and set its status to READY.
 
-    def _complete(self, model: LoggedModel) -> None:
-        """Write the file that describes a LoggedModel, which MLflow needs to register it, and set its status to READY.
+    This function uses private functions of MLflow, because the public `mlflow.create_external_model` cannot complete
+    an existing model, and writes to the process's default store instead of this one.
+    """
+    from mlflow.entities import LoggedModelStatus
+    from mlflow.models.model import MLMODEL_FILE_NAME
+    from mlflow.models.utils import get_external_mlflow_model_spec
 
-        This method uses private functions of MLflow, because the public `mlflow.create_external_model` cannot complete
-        an existing model, and writes to the process's default store instead of this one.
-        """
-        from mlflow.entities import LoggedModelStatus
-        from mlflow.models.model import MLMODEL_FILE_NAME
-        from mlflow.models.utils import get_external_mlflow_model_spec
-
-        client = self._connection.client
-        with tempfile.TemporaryDirectory() as folder:
-            get_external_mlflow_model_spec(model).save(Path(folder, MLMODEL_FILE_NAME))
-            client.log_model_artifacts(model.model_id, folder)
-        client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+    with tempfile.TemporaryDirectory() as folder:
+        get_external_mlflow_model_spec(model).save(Path(folder, MLMODEL_FILE_NAME))
+        client.log_model_artifacts(model.model_id, folder)
+    client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
 
 
 def _model_name(record: Record) -> str:

@@ -43,7 +43,7 @@ from rbptrack.tracking.names import (
     Tag,
 )
 
-_NOT_ARTIFACTS = (RECORD_FILE, SEAL_FILE, STORE_FILE)
+_NOT_ARTIFACTS = (RECORD_FILE, STORE_FILE)  # names that begin with a dot, such as SEAL_FILE, are no artifacts either
 MAX_TEXT_LENGTH = 5000
 """The largest number of characters in a tag or param. Longer texts are cut.
 
@@ -100,7 +100,10 @@ class Record:
         These files and the seal are on the disk before record.json is written.
         """
         self.ended = self.ended or time.time()
-        artifacts = [path for path in sorted(folder.iterdir()) if _is_artifact(path)]
+        artifacts = []
+        for path in sorted(folder.iterdir()):
+            if path.is_file() and path.name not in _NOT_ARTIFACTS and not path.name.startswith("."):
+                artifacts.append(path)
         self.files = {path.name: sha256(path) for path in artifacts}
         for path in artifacts:
             sync(path)
@@ -157,16 +160,13 @@ def write_record(
 
     Args:
         folder: the folder of the cell.
-        measurement: the ranks and numbers of the measurement.
+        measurement: the ranks and numbers.
         facts: the description of the measurement.
         documents: the table that `Corpus.document_table` returns.
         unscored: the table that `Corpus.unscored_table` returns.
         token_texts: the text of every token that occurs or that the model ranks first, by token id.
         began: when the measurement began, in seconds since 1970.
         notes: remarks that readers of the numbers must know, in addition to those of the measurement.
-
-    Returns:
-        The record.
 
     """
     record = _make_record(measurement, facts, documents, (*measurement.notes, *notes), began)
@@ -270,7 +270,3 @@ def _other_metrics(measurement: Measurement) -> dict[str, float]:
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items() if math.isfinite(value)}
-
-
-def _is_artifact(path: Path) -> bool:
-    return path.is_file() and path.name not in _NOT_ARTIFACTS and not path.name.startswith(".")

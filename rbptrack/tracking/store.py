@@ -28,7 +28,7 @@ from rbptrack.tracking import view
 from rbptrack.tracking.artifacts import Artifacts
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.experiment import Experiment
-from rbptrack.tracking.models import LoggedModels
+from rbptrack.tracking.models import find_or_create_logged_model
 from rbptrack.tracking.names import (
     COVERS_FILE,
     DEFAULT_EXPERIMENT,
@@ -162,7 +162,7 @@ class Store(Artifacts):
         run = writer.create(record.name, tags, record.began)
         run_id: str = run.run_id
         try:
-            model_id = LoggedModels(self.measurements).find_or_create(record, run_id)
+            model_id = find_or_create_logged_model(self.measurements, record, run_id)
             writer.log_record(run_id, record, model_id)
             writer.log_inputs(run_id, record, model_id)
             files = [folder / name for name in (*sorted(record.files), RECORD_FILE)]

@@ -82,13 +82,9 @@ class Fault:
 
 
 def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment) -> Iterator[Fault]:
-    """Yield the faults of all runs, and a fault for each lost measurement of a sweep.
+    """Yield the faults of all runs of the two experiments, and a fault for each lost measurement of a sweep.
 
-    Args:
-        store: the store whose artifacts are read.
-        measurements: the experiment of measurements.
-        reports: the experiment of sweeps, analyses and scores.
-
+    The experiment `reports` holds sweeps, analyses and scores.
     """
     finished: set[str] = set()
     name_of_sweep: dict[str, str] = {}
@@ -194,16 +190,44 @@ def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
         except RbptrackError as error:
             yield first_line(error)
             return
-        yield from _changed_values("param", record.params, run.data.params)
-        yield from _changed_values("metric", record.metrics, _metrics_in_records(run.data.metrics, record.curves))
-        yield from _changed_values("tag", record.tags, _tags_in_records(run.data.tags))
-        yield from _changed_values("time", _sealed_times(record), _stored_times(run))
-        yield from _changed_values("dataset", _sealed_dataset(record), _stored_datasets(run))
-        yield from _changed_curves(store, run_id, record)
+        yield from _changed_facts(run, record)
+        client = store.connection.client
+        for name, curve in record.curves.items():
+            with store.connection.translated_errors():
+                history = client.get_metric_history(run_id, name)
+            if sorted((point.step, point.value) for point in history) != sorted(curve):
+                yield f"the curve {name} was altered"
         for file in record.files:
             yield from _faults_of_file(store, run_id, file, record, folder)
-        for file in _added_files(store, run_id, record):
+        with store.connection.translated_errors():
+            stored_files = {entry.path for entry in client.list_artifacts(run_id)}
+        # Users may add files with other names.
+        for file in sorted(stored_files.intersection(_FILES_OF_RBPTRACK) - record.files.keys()):
             yield f"{file} was added"
+
+
+def _changed_facts(run: Run, record: Record) -> Iterator[str]:
+    """Yield the differences between a run and its record in params, metrics, tags, times and the dataset."""
+    yield from _changed_values("param", record.params, run.data.params)
+    metrics = {
+        name: value
+        for name, value in run.data.metrics.items()
+        if name not in record.curves and not name.startswith("system/")  # MLflow may add metrics of the machine
+    }
+    yield from _changed_values("metric", record.metrics, metrics)
+    tags = {
+        name: value
+        for name, value in run.data.tags.items()
+        if name.startswith(Tag.PREFIX) and name not in _NOT_IN_RECORDS  # users may add other tags
+    }
+    yield from _changed_values("tag", record.tags, tags)
+    sealed_times = {"began": int(record.began * 1000), "ended": int(record.ended * 1000)}  # MLflow keeps milliseconds
+    yield from _changed_values("time", sealed_times, {"began": run.info.start_time, "ended": run.info.end_time})
+    # Source and profile are not compared: MLflow keeps those of the first run with a dataset of this name and digest.
+    sealed_digests = {record.dataset["name"]: record.dataset["digest"]} if record.dataset else {}
+    inputs = run.inputs.dataset_inputs if run.inputs else []
+    digests = {entry.dataset.name: entry.dataset.digest for entry in inputs}
+    yield from _changed_values("dataset", sealed_digests, digests)
 
 
 def numbers_that_disagree(record: Record, ranks: Path) -> Iterator[str]:
@@ -240,54 +264,6 @@ def _changed_values(kind: str, sealed: dict[str, Any], stored: dict[str, Any]) -
             yield f"the {kind} {name} = {stored[name]} was added"
         elif stored[name] != sealed[name]:
             yield f"the {kind} {name} is {stored[name]}; it was {sealed[name]}"
-
-
-def _tags_in_records(tags: dict[str, str]) -> dict[str, str]:
-    """Return those tags of a run that its record holds, too. Users of MLflow may add other tags."""
-    return {name: value for name, value in tags.items() if name.startswith(Tag.PREFIX) and name not in _NOT_IN_RECORDS}
-
-
-def _sealed_times(record: Record) -> dict[str, int]:
-    """Return the times of a record in milliseconds, as MLflow keeps them."""
-    return {"began": int(record.began * 1000), "ended": int(record.ended * 1000)}
-
-
-def _stored_times(run: Run) -> dict[str, int]:
-    return {"began": run.info.start_time, "ended": run.info.end_time}
-
-
-def _sealed_dataset(record: Record) -> dict[str, str]:
-    """Return the digest of a record's dataset by the dataset's name; empty if the record has no dataset."""
-    return {record.dataset["name"]: record.dataset["digest"]} if record.dataset else {}
-
-
-def _stored_datasets(run: Run) -> dict[str, str]:
-    """Return the digests of a run's datasets by name.
-
-    Source and profile are left out, because MLflow keeps those of the first run with a dataset of this name and digest.
-    """
-    inputs = run.inputs.dataset_inputs if run.inputs else []
-    return {entry.dataset.name: entry.dataset.digest for entry in inputs}
-
-
-def _added_files(store: Artifacts, run_id: str, record: Record) -> list[str]:
-    """Return the artifacts with names of rbptrack's files that the record does not name. Users may add other files."""
-    with store.connection.translated_errors():
-        present = {entry.path for entry in store.connection.client.list_artifacts(run_id)}
-    return sorted(present.intersection(_FILES_OF_RBPTRACK) - record.files.keys())
-
-
-def _metrics_in_records(metrics: dict[str, float], curves: dict[str, Any]) -> dict[str, float]:
-    """Return the metrics of a run without curves and without the metrics of the machine, which MLflow may add."""
-    return {name: value for name, value in metrics.items() if name not in curves and not name.startswith("system/")}
-
-
-def _changed_curves(store: Artifacts, run_id: str, record: Record) -> Iterator[str]:
-    for name, curve in record.curves.items():
-        with store.connection.translated_errors():
-            history = store.connection.client.get_metric_history(run_id, name)
-        if sorted((point.step, point.value) for point in history) != sorted(curve):
-            yield f"the curve {name} was altered"
 
 
 def _faults_of_file(store: Artifacts, run_id: str, file: str, record: Record, folder: Path) -> Iterator[str]:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rbptrack.base.errors import FileAccessError, MissingArtifact
-from rbptrack.base.parquet import TableWriter, read_batches, read_table, write_table
+from rbptrack.base.parquet import read_batches, read_table, write_table, writing_table
 from tests.conftest import block_reading
 
 
@@ -50,10 +50,10 @@ def test_read_batches_yields_batches_of_equal_length(
 ) -> None:
     monkeypatch.setattr("rbptrack.base.parquet._BATCH_ROWS", 1500)
     path = tmp_path / "t.parquet"
-    with TableWriter(path, table.schema) as file:
-        file.add(table.slice(0, 1000))
+    with writing_table(path, table.schema) as writer:
+        writer.write_table(table.slice(0, 1000))
         assert not path.exists()
-        file.add(table.slice(1000))
+        writer.write_table(table.slice(1000))
     batches = list(read_batches(path))
     assert [len(batch) for batch in batches] == [1500, 1500]
     assert pa.concat_tables(batches).equals(table)
@@ -64,15 +64,15 @@ def test_read_batches_reads_only_the_columns_asked_for(
 ) -> None:
     monkeypatch.setattr("rbptrack.base.parquet._BATCH_ROWS", 1500)
     path = tmp_path / "t.parquet"
-    with TableWriter(path, table.schema) as file:
-        file.add(table)
+    with writing_table(path, table.schema) as writer:
+        writer.write_table(table)
     assert [batch.column_names for batch in read_batches(path, ["token"])] == [["token"], ["token"]]
 
 
-def test_table_writer_leaves_no_file_after_an_interrupt(tmp_path: Path, table: pa.Table) -> None:
+def test_writing_table_leaves_no_file_after_an_interrupt(tmp_path: Path, table: pa.Table) -> None:
     def write() -> None:
-        with TableWriter(tmp_path / "t.parquet", table.schema) as file:
-            file.add(table)
+        with writing_table(tmp_path / "t.parquet", table.schema) as writer:
+            writer.write_table(table)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

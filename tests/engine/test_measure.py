@@ -19,8 +19,9 @@ from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine import blocks, measure
 from rbptrack.ranks import RankTable
-from rbptrack.scoring import Head, Scores, scores_by_definition
+from rbptrack.scoring import Head, Scores
 from tests.conftest import block_reading
+from tests.definition import scores_by_definition
 
 measure_module = sys.modules["rbptrack.engine.measure"]  # `rbptrack.engine.measure` is the function
 ENGINE = EngineConfig(batch_tokens=200, chunk_tokens=16, threads=1)

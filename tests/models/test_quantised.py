@@ -19,8 +19,8 @@ from rbptrack.models import quantised
 from rbptrack.models.architecture import count_parameters
 from rbptrack.models.checkpoint import check_gguf_tokens
 from rbptrack.models.tokenizer import load_tokenizer
-from rbptrack.scoring.scores import scores_by_definition
 from rbptrack.sources.pin import Pinned, pin_model
+from tests.definition import scores_by_definition
 from tests.models.conftest import Load
 from tests.tiny_models import HEAD_ROWS, edit_json, model_config, write_checkpoint, write_gguf
 

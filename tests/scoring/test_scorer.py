@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rbptrack.scoring import Head, Scorer, Scores, scores_by_definition
+from rbptrack.scoring import Head, Scorer, Scores
 from rbptrack.scoring.scorer import choose_reduction, compiled_cpu_reduction, eager_reduction
+from tests.definition import scores_by_definition
 
 
 def score_logits(logits: Tensor, targets: Tensor, *, chunk_tokens: int = 64) -> Scores:
