@@ -27,6 +27,7 @@ import pandas as pd
 from rbptrack.base.formatting import compact, format_number
 from rbptrack.ranks.names import metric_label, parse_rbp_name
 from rbptrack.stats.estimate import MIN_DECIDING, Estimate
+from rbptrack.stats.rounding import ROUNDING
 
 LEVEL = 0.95
 """The level of all intervals. The level of tests is 1 - LEVEL."""
@@ -319,7 +320,7 @@ def _row_name(metric: str, case: Mapping[str, Any], deciding: float) -> str:
     for name, value in case.items():
         text = key_text(name, value)
         parts.append(f"{name} = {text}" if isinstance(value, int | float) else text)
-    return ", ".join([*filter(None, parts), f"{floor(10 * deciding) / 10:.1f} documents"])
+    return ", ".join([*filter(None, parts), f"{floor(10 * deciding * (1 + ROUNDING)) / 10:.1f} documents"])
 
 
 def key_text(name: str, value: Any) -> str:

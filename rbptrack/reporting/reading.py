@@ -29,6 +29,7 @@ from rbptrack.facts import SAME_TOKENS_COLUMNS
 from rbptrack.ranks import DocumentCounts, FloatArray, IntArray, RankTable
 from rbptrack.reporting.page import compress_text, environment, page_title
 from rbptrack.stats.documents import influences, neg_log_rbp
+from rbptrack.stats.rounding import ROUNDING, significant
 
 MAX_TOKENS = 20_000
 """The number of tokens that a page shows by default."""
@@ -98,7 +99,11 @@ class TokenSet:
         u = [influences(self.counts[index].select((_K,)), _ln_neg_log_rbp)[1][:, 0] for index in indices]
         with np.errstate(invalid="ignore"):  # an influence is infinite if RBP_10 is 1 without the document
             influence = np.asarray(weights @ np.array(u))
-        return influence if np.isfinite(influence).all() and influence.any() else None
+        if not np.isfinite(influence).all():
+            return None
+        rounding = ROUNDING * (np.abs(weights) @ np.abs(u))
+        influence = np.where(np.abs(influence) > rounding, influence, 0.0)
+        return influence if influence.any() else None
 
     def choose_document(self, index: int, reasons: Sequence[str]) -> ChosenDocument:
         """Choose a document for the page.
@@ -375,7 +380,7 @@ def _choose_documents(token_set: TokenSet, max_tokens: int) -> list[ChosenDocume
     tokens = token_set.counts[0].tokens
     rankings: dict[str, list[int]] = {}
     if token_set.influence is not None:
-        rankings["law"] = np.argsort(-np.abs(token_set.influence), kind="stable").tolist()
+        rankings["law"] = np.argsort(-significant(np.abs(token_set.influence)), kind="stable").tolist()
     if len(token_set.counts) > 1:
         rankings["difference"] = np.argsort(-_ce_differences(token_set), kind="stable").tolist()
     rankings["first"] = list(range(len(tokens)))

@@ -167,7 +167,10 @@ class Lines:
             df: the degrees of freedom of `scatter`.
 
         """
-        columns = [self.weighted_sums(weights), weights @ self.sigma @ weights, scatter, np.full(len(self.y), df)]
+        sampling = weights @ self.sigma @ weights
+        rounding = ROUNDING * (np.abs(weights) @ np.abs(self.sigma) @ np.abs(weights))
+        sampling = np.where(np.abs(sampling) <= rounding, 0.0, sampling)
+        columns = [self.weighted_sums(weights), sampling, scatter, np.full(len(self.y), df)]
         if self.documents is not None:
             u = combined_influences(self.documents.u, weights)
             columns += [degrees_of_freedom(u, self.documents.shares), deciding_documents(u)]

@@ -107,6 +107,10 @@ def test_forms_of_power_law_has_true_exponent_with_hubers_loss() -> None:
     assert result(report_of(power_law, noise=0.01), "alpha", "rbp_1")["huber"] == pytest.approx(0.2, abs=0.01)
 
 
+def test_forms_of_exact_power_law_does_not_count_rounding_errors_as_better_predictions() -> None:
+    assert "in 0 of 2 laws" in report_of(power_law, noise=0.0).headline
+
+
 def test_prediction_without_largest_size_has_its_held_out_error() -> None:
     report = report_of(law_with_floor, noise=0.0)
     s = np.geomspace(1e6, 1e10, 8).round()

@@ -141,6 +141,12 @@ def test_render_reading_shows_the_document_that_decides_the_law_first() -> None:
     assert first["share"] == max(document["share"] for document in token_set["documents"])
 
 
+def test_render_reading_of_models_with_equal_ranks_has_no_influence_of_documents() -> None:
+    ranks = [[20 if position % 2 else 1 for position in range(1, len(texts))] for texts in TEXTS]
+    token_set = only_token_set(runs_with_ranks(dict.fromkeys(SIZES, ranks)))
+    assert not any("influence" in document for document in token_set["documents"])
+
+
 def test_render_reading_also_shows_the_first_document_and_the_number_of_all() -> None:
     token_set = only_token_set(law_runs())
     assert "doc 0" in {document["id"] for document in token_set["documents"]}

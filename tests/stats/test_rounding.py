@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbptrack.ranks import FloatArray
-from rbptrack.stats import Estimate, all_equal, first_largest, first_smallest, fit, significant
+from rbptrack.stats import Estimate, all_equal, first_largest, first_smallest, fit, laws, significant
 
 SIZES = st.integers(5, 12)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -39,6 +39,16 @@ def test_fit_of_points_on_power_law_has_no_scatter(m: int, seed: int, alpha: flo
     assert law.alpha.half_width() == law.largest_deviation == 0
     for number in (law.bend(), law.held_out()):
         assert (number.value, number.p()) == (0, 1)
+
+
+@given(m=SIZES, seed=SEEDS)
+def test_law_of_models_with_equal_sums_has_exponent_0_without_error(m: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    tokens = rng.integers(50, 300, 40)
+    sums = np.column_stack([tokens, tokens * rng.uniform(1, 3, 40)]).astype(float)
+    [law] = laws(np.geomspace(1e6, 1e9, m), [sums] * m, lambda totals: totals[..., 1] / totals[..., 0])
+    assert law is not None
+    assert (law.alpha.value, law.alpha.half_width()) == (0, 0)
 
 
 @given(m=SIZES, seed=SEEDS)
