@@ -206,27 +206,27 @@ def _draw(report: Report) -> None:
     names = {"prediction": "A S^-α", "with_floor": "E + A S^-α", "your_form": "your form"}
     columns = [name for name in names if name in rows]
     error = "error at the sizes left out"
-    long = rows.melt(["family", "dataset", "metric", "left_out"], columns, "form", error).dropna()
-    long["form"] = long["form"].map(names)
-    long["panel"] = long["family"] + " on " + long["dataset"] + ": " + long["metric"].map(metric_label)
-    long = long.rename(columns={"left_out": "sizes left out"})
+    errors = rows.melt(["family", "dataset", "metric", "left_out"], columns, "form", error).dropna()
+    errors["form"] = errors["form"].map(names)
+    errors["panel"] = errors["family"] + " on " + errors["dataset"] + ": " + errors["metric"].map(metric_label)
+    errors = errors.rename(columns={"left_out": "sizes left out"})
     report.figures["prediction"] = facets(
-        long, x="sizes left out", y=error, colour="form", facet="panel", log="", null=0.0
+        errors, x="sizes left out", y=error, colour="form", facet="panel", log="", null=0.0
     )
 
 
 def _headline(report: Report) -> str:
     """Return how often the form with a floor predicts better, and how often the law bends."""
     rows = report.frame("prediction").dropna(subset=["with_floor"])
-    better = ""
+    comparison = ""
     if len(rows):
         errors = rows.groupby(["family", "dataset", "metric"])[["prediction", "with_floor"]].mean()
         errors = errors.round(12)  # the errors of exact laws are rounding errors
         times = int((errors["with_floor"] < (1 - MIN_GAIN) * errors["prediction"]).sum())
         laws = counted(len(errors), "law")
-        better = f"E + A S^-α predicts left-out sizes better than A S^-α in {times} of {laws} (a count, not a test)"
+        comparison = f"E + A S^-α predicts left-out sizes better than A S^-α in {times} of {laws} (a count, not a test)"
     if "bend" not in report.questions:
-        return join_clauses(better) or "Forms are not compared, because E + A S^-α and a bend need at least 5 sizes."
+        return join_clauses(comparison or "forms are not compared, because E + A S^-α and a bend need at least 5 sizes")
     texts = {"above": "the law flattens", "below": "the law steepens"}
-    bends = verdict_clause(report.frame("bend"), texts, noun="law", none="no bend was found", power=True)
-    return join_clauses(better, bends)
+    bend_clause = verdict_clause(report.frame("bend"), texts, noun="law", none="no bend was found", power=True)
+    return join_clauses(comparison, bend_clause)

@@ -22,7 +22,6 @@ from rbptrack.figures import facets
 from rbptrack.ranks import DocumentCounts, log_grid
 from rbptrack.stats import (
     MIN_MISSES,
-    ks_of_law_in_k,
     ks_with_enough_misses,
     law_in_k,
     laws,
@@ -66,13 +65,12 @@ class KLaw(Analyzer):
             sizes_without_law = []
             sizes_without_interval: dict[str, list[str]] = {}  # by reason
             for size, s, size_counts in zip(family.labels, family.s, counts, strict=True):
-                usable_ks = ks_of_law_in_k(size_counts, self.largest)
-                law = law_in_k(size_counts.select(usable_ks))
+                law = law_in_k(size_counts, self.largest)
                 if law is None:
                     sizes_without_law.append(size)
                     continue
                 beta, line = law
-                beside = {"B": line.a, "largest_deviation": line.largest_deviation, "largest_k": usable_ks[-1]}
+                beside = {"B": line.a, "largest_deviation": line.largest_deviation, "largest_k": int(line.s[-1])}
                 report.add("beta", beta, **family.keys, beside=beside, size=size, S=s)
                 if not beta.has_interval:
                     sizes_without_interval.setdefault(why_no_interval_in_k(size_counts), []).append(size)

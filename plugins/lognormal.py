@@ -64,8 +64,8 @@ MIN_DOCUMENTS = 200
 
 A few documents often decide sums of ln^2 R, and intervals are then too narrow. In simulation (studies/validity.csv)
 intervals of gamma cover 65 to 98% with 20 and 50 documents and 84 to 96% with 200, and intervals of the gain over
-Zipf's law cover 84 to 97% with 200. The low values belong to documents with a skewed distribution of difficulty. The
-lines of beta and gamma over sizes always have intervals, because these include the scatter of sizes.
+Zipf's law cover 84 to 97% with 200. The low values belong to documents with a skewed distribution of difficulty. Slopes
+of beta and gamma over sizes have intervals from 20 documents on, because these also include the scatter of sizes.
 """
 
 ZERO_GAMMA = 1e-9
@@ -400,23 +400,23 @@ def _draw(report: Report, ranks: pd.DataFrame) -> None:
     """Draw figures 8b, 8c and 8d of the paper. ranks: the rows of `_distributions` for every family."""
     rank, share = "rank R, largest model of each family", "share of tokens"
     ranks = ranks.rename(columns={"rank": rank, "share": share})
-    pick = legend_selection("distribution")
+    selection = legend_selection("distribution")
     axes = (axis_encoding(ranks[rank], alt.X, log=True), axis_encoding(ranks[share], alt.Y, log=True))
-    chart = alt.Chart(inline_data(ranks)).encode(*axes, **by_colour(ranks["distribution"], pick))
+    chart = alt.Chart(inline_data(ranks)).encode(*axes, **by_colour(ranks["distribution"], selection))
     laws = chart.transform_filter(alt.datum.distribution != "observed").mark_line()
     observed = chart.transform_filter(alt.datum.distribution == "observed").mark_point(size=20)
     observed = observed.encode(tooltip=[f"{rank}:Q", alt.Tooltip(f"{share}:Q", format=".3~g")])
-    report.figures["distribution"] = alt.layer(laws, observed.add_params(pick)).facet("model:N", columns=3)
+    report.figures["distribution"] = alt.layer(laws, observed.add_params(selection)).facet("model:N", columns=3)
     names = {
         "neg_log_p1": ("-ln RBP_1", "as measured"),
         "neg_log_p1_lognormal": ("-ln RBP_1", "by the lognormal"),
         "entropy": ("entropy of ranks", "as measured"),
         "entropy_lognormal": ("entropy of ranks", "by the lognormal"),
     }
-    long = report.tables["implied"].melt(["family", "dataset", "size", "S"], list(names), "column", "nats")
-    long["panel"] = long["dataset"] + ": " + long["column"].map(lambda name: names[name][0])
-    long["by"] = long["column"].map(lambda name: names[name][1])
-    report.figures["implied"] = facets(long, x="S", y="nats", facet="panel", dash="by", log="xy")
+    points = report.tables["implied"].melt(["family", "dataset", "size", "S"], list(names), "column", "nats")
+    points["panel"] = points["dataset"] + ": " + points["column"].map(lambda name: names[name][0])
+    points["by"] = points["column"].map(lambda name: names[name][1])
+    report.figures["implied"] = facets(points, x="S", y="nats", facet="panel", dash="by", log="xy")
     if "mu_over_sigma" in report.questions:
         ratio = report.frame("mu_over_sigma").rename(columns={"mu_over_sigma": "μ/σ"})
         report.figures["mu_over_sigma"] = facets(ratio, x="S", y="μ/σ", null=0.0)

@@ -112,9 +112,9 @@ class Proxies(Analyzer):
         tables = []
         frame = without_repeats(runs.frame[runs.frame["vocab_size"].notna() & ~runs["without_ranks"].fillna(False)])
         for dataset, rows in _comparable_groups(frame):
-            newest, replaced = newest_runs(rows)
+            newest, replaced_notes = newest_runs(rows)
             proxies, notes = self._read_proxies(runs, newest)
-            report.notes += [*(f"{dataset}: {line}" for line in replaced), *notes]
+            report.notes += [*(f"{dataset}: {note}" for note in replaced_notes), *notes]
             if not proxies:
                 continue
             with_proxies = newest[newest["run_id"].isin(list(proxies))]

@@ -31,7 +31,6 @@ from rbptrack.ranks import DocumentCounts, log_grid, rbp_ks
 from rbptrack.stats import (
     MIN_MISSES,
     Estimate,
-    ks_of_law_in_k,
     law_in_k,
     laws_by_metric,
     missing_interval_clause,
@@ -119,8 +118,7 @@ class Reproduction(Analyzer):
             published_row = published[published["size"] == size]
             if published_row.empty:
                 continue
-            ks = ks_of_law_in_k(size_counts, largest)
-            law = law_in_k(size_counts.select(ks))
+            law = law_in_k(size_counts, largest)
             if law is None:
                 report.notes.append(
                     f"{family}: no β at {size}. At nearly every k up to {largest}, RBP_k is unknown or 0, or fewer "
@@ -130,7 +128,7 @@ class Reproduction(Analyzer):
             beta, line = law
             if not beta.has_interval:
                 report.notes.append(f"{family}: no interval of β at {size}: {why_no_interval_in_k(size_counts)}.")
-            beside = {"published_R2": published_row["r2"].item(), "R2": line.r2, "largest_k": ks[-1]}
+            beside = {"published_R2": published_row["r2"].item(), "R2": line.r2, "largest_k": int(line.s[-1])}
             _add_comparison(report, "beta", beta, published_row["beta"].item(), beside, **family.keys, size=size)
 
 

@@ -255,8 +255,8 @@ def _comparable_checkpoints(frame: pd.DataFrame) -> tuple[list[tuple[str, str, p
         keys = [key for key in differing_facts(rows) if key not in POINT_COLUMNS]
         for label, part in split_by_facts(rows, keys):
             name = f"{family} {label}".strip()
-            newest, replaced = newest_runs(part)
-            notes += [f"{name} on {dataset}: {line}" for line in replaced]
+            newest, replaced_notes = newest_runs(part)
+            notes += [f"{name} on {dataset}: {note}" for note in replaced_notes]
             repeats = _repeats_checkpoint(newest)
             if repeats.any():
                 models = listed(list(dict.fromkeys(newest.loc[repeats, "model"])))

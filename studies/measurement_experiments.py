@@ -67,7 +67,7 @@ def numbers(rng: np.random.Generator, cell: Settings) -> Outcomes:
     ks = log_grid(100).tolist()
     beta = 0.5
     counts = documents.measure(rng, ce=3.0, neg_log_rbp=1.1 * np.array(ks) ** -beta, ks=ks)
-    in_k = law_in_k(counts)
+    in_k = law_in_k(counts, 100)
     return {
         **coverage("covers: CE", estimate(counts, cross_entropy), 3.0),
         **coverage("covers: RBP_1", estimate(counts.select([1]), rbp), np.exp(-1.1)),

@@ -328,41 +328,30 @@ MIN_KS = 3
 """The fewest k through which a law in k is fitted."""
 
 
-def ks_of_law_in_k(counts: DocumentCounts, largest: int) -> list[int]:
-    """Return the k through which a law in k of one model is fitted, ascending.
-
-    The k are evenly spaced in ln k. RBP_k is above 0 and below 1 at each of them, and at least `MIN_MISSES` tokens have
-    a rank above k.
-
-    Args:
-        counts: the counts of the model at many k.
-        largest: the largest k that may be returned.
-
-    """
-    possible = set(ks_with_enough_misses([counts])) & set(log_grid(largest).tolist())
-    hits = counts.hits.sum(axis=0)
-    between = (hits > 0) & (hits < counts.tokens.sum())
-    return [k for k, is_between in zip(counts.ks, between, strict=True) if is_between and k in possible]
-
-
-def law_in_k(counts: DocumentCounts) -> tuple[Estimate, Law] | None:
+def law_in_k(counts: DocumentCounts, largest: int) -> tuple[Estimate, Law] | None:
     """Fit the law in k of one model, -ln RBP_k = B k^-beta, by least squares of ln(-ln RBP_k) on ln k.
 
+    The k of the fit are evenly spaced in ln k. RBP_k is above 0 and below 1 at each of them, and at least `MIN_MISSES`
+    tokens have a rank above k.
+
     Args:
-        counts: the counts of the model at the k of the fit, ascending. `ks_of_law_in_k` chooses such k.
+        counts: the counts of the model at many k, ascending.
+        largest: the largest k that may be used.
 
     Returns:
-        Beta with its error over documents, and the fitted law. The `s` of this law are the k, and its `a` is B. None if
-        there are fewer than `MIN_KS` k, or if RBP_k is 0 or 1 at one of them.
+        Beta with its error over documents, and the fitted law. The `s` of this law are the k of the fit, and its `a` is
+        B. None if there are fewer than `MIN_KS` such k.
 
     """
-    if len(counts.ks) < MIN_KS:
+    hits = counts.hits.sum(axis=0)
+    between = (hits > 0) & (hits < counts.tokens.sum())
+    possible = set(ks_with_enough_misses([counts])) & set(log_grid(largest).tolist())
+    ks = [k for k, is_between in zip(counts.ks, between, strict=True) if is_between and k in possible]
+    if len(ks) < MIN_KS:
         return None
-    totals = counts.sums.sum(axis=0)
-    if not ((totals[2:] > 0) & (totals[2:] < totals[0])).all():
-        return None
-    line = fit(np.array(counts.ks), neg_log_rbp(totals))
-    return estimate(counts, lambda sums: np.asarray(np.log(neg_log_rbp(sums)) @ line.alpha_weights)), line
+    fitted = counts.select(ks)
+    line = fit(np.array(ks), neg_log_rbp(fitted.sums.sum(axis=0)))
+    return estimate(fitted, lambda sums: np.asarray(np.log(neg_log_rbp(sums)) @ line.alpha_weights)), line
 
 
 def why_no_interval_in_k(counts: DocumentCounts) -> str:

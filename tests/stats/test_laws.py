@@ -11,7 +11,7 @@ from scipy import stats
 from rbptrack.ranks import DocumentCounts
 from rbptrack.stats import DocumentInfluences, cross_entropy, fit, laws, neg_log_rbp, neg_log_rbp_over_ce
 from rbptrack.stats.documents import TOTALS
-from rbptrack.stats.laws import ks_of_law_in_k, law_in_k
+from rbptrack.stats.laws import law_in_k
 
 S = np.geomspace(1e5, 1e9, 6)
 
@@ -234,18 +234,11 @@ def test_law_in_k_recovers_exact_law() -> None:
     ks = (1, 2, 5, 10, 100)
     tokens = np.full(30, 1000)
     hits = np.tile(1000 * np.exp(-2.0 * np.array(ks) ** -0.4), (30, 1))
-    beta, line = law_in_k(DocumentCounts(ks, np.arange(30), tokens, tokens, hits))
+    beta, line = law_in_k(DocumentCounts(ks, np.arange(30), tokens, tokens, hits), 100)
+    assert line.s.tolist() == list(ks)
     assert (beta.value, line.a, line.r2) == pytest.approx((0.4, 2.0, 1.0))
     assert line.largest_deviation == pytest.approx(0, abs=1e-12)
     assert beta.half_width() == pytest.approx(0, abs=1e-12)  # all documents are equal
-
-
-def test_law_in_k_is_none_if_every_token_is_a_hit_at_one_k() -> None:
-    ks = (1, 2, 5, 10, 100)
-    tokens = np.full(30, 1000)
-    hits = np.tile(1000 * np.exp(-2.0 * np.array(ks) ** -0.4), (30, 1))
-    hits[:, -1] = 1000
-    assert law_in_k(DocumentCounts(ks, np.arange(30), tokens, tokens, hits)) is None
 
 
 def test_interval_of_alpha_covers_with_heavy_tailed_documents_and_scatter_of_models() -> None:
@@ -279,14 +272,15 @@ def counts_with_few_hits_and_few_misses() -> DocumentCounts:
     return DocumentCounts((1, 2, 3, 4, 10), np.arange(30), np.full(30, 100), np.full(30, 100.0), hits)
 
 
-def test_ks_of_law_in_k_leaves_out_k_with_few_hits_or_few_misses() -> None:
-    assert ks_of_law_in_k(counts_with_few_hits_and_few_misses(), 100) == [2, 3, 4]
+def test_law_in_k_leaves_out_k_with_no_hits_or_few_misses() -> None:
+    _, line = law_in_k(counts_with_few_hits_and_few_misses(), 100)
+    assert line.s.tolist() == [2, 3, 4]
 
 
 def test_law_in_k_needs_three_ks() -> None:
     counts = counts_with_few_hits_and_few_misses()
-    assert law_in_k(counts.select([2, 3, 4])) is not None
-    assert law_in_k(counts.select([2, 3])) is None
+    assert law_in_k(counts.select([2, 3, 4]), 100) is not None
+    assert law_in_k(counts.select([2, 3]), 100) is None
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 4])
