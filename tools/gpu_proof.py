@@ -46,6 +46,8 @@ BLOCK = 64  # rows of float64 logits that are in memory at once
 FLOAT32_ROUNDING = 2e-5  # of a product in float32, relative to the row's largest logit
 TF32_ROUNDING = 5e-3  # of a product in TF32, relative to the row's largest logit
 
+DTYPES = (torch.float32, torch.bfloat16)  # of the weights
+
 Row = dict[str, Any]
 
 
@@ -59,7 +61,6 @@ class Scale:
         rows: the number of hidden states whose scores are compared with float64.
         tokens: the number of tokens in the random documents for the speed. Models with more than a billion parameters
             get an eighth of them.
-        dtypes: the dtypes of the weights.
         tf32: the settings of TF32 for float32 products.
         words: the arguments that choose the demo's cells.
 
@@ -69,7 +70,6 @@ class Scale:
     vocab_size: int
     rows: int
     tokens: int
-    dtypes: Sequence[torch.dtype]
     tf32: Sequence[bool]
     words: Sequence[str]
 
@@ -80,7 +80,6 @@ SCALES = {
         vocab_size=0,
         rows=4133,
         tokens=131_072,
-        dtypes=(torch.float32, torch.bfloat16),
         tf32=(False, True),
         words=("model=nano/*", "dataset=pydocs,stdlib", "dataset.documents=20"),
     ),
@@ -89,7 +88,6 @@ SCALES = {
         vocab_size=3000,
         rows=133,
         tokens=300,
-        dtypes=(torch.float32, torch.bfloat16),
         tf32=(False,),
         words=("model=nano/6k", "dataset=pydocs", "dataset.documents=2"),
     ),
@@ -100,7 +98,7 @@ SCALES = {
 def against_float64(scale: Scale, device: str) -> Iterator[Row]:
     """Compare the scores of random hidden states with float64 logits. Random targets have ranks of all magnitudes."""
     draw = torch.Generator(device=device).manual_seed(0)
-    for shape, dtype, tf32 in product(scale.shapes, scale.dtypes, scale.tf32):
+    for shape, dtype, tf32 in product(scale.shapes, DTYPES, scale.tf32):
         if tf32 and dtype != torch.float32:
             continue
         set_precision(tf32)
@@ -115,8 +113,8 @@ def against_float64(scale: Scale, device: str) -> Iterator[Row]:
         differences = _differences(
             hidden, weight, targets, rank, scores.logprob, TF32_ROUNDING if tf32 else FLOAT32_ROUNDING
         )
-        what = f"{shape}, |V| = {vocab_size:,}, {'TF32' if tf32 else _dtype_name(dtype)}"
-        yield {"step": "against float64", "what": what, "rows": scale.rows, **differences, "note": scorer.note}
+        case = f"{shape}, |V| = {vocab_size:,}, {'TF32' if tf32 else _dtype_name(dtype)}"
+        yield {"step": "against float64", "what": case, "rows": scale.rows, **differences, "note": scorer.note}
     set_precision(False)
 
 
@@ -169,7 +167,7 @@ def compiled_against_eager(scale: Scale, device: str) -> Iterator[Row]:
 def speeds(scale: Scale, device: str) -> Iterator[Row]:
     """Measure the speed, the speed relative to the bare forward pass, and the peak memory."""
     engine = EngineConfig(batch_tokens=speed.BATCH_TOKENS[device])
-    for shape, dtype in product(scale.shapes, scale.dtypes):
+    for shape, dtype in product(scale.shapes, DTYPES):
         model = split_model(random_module(shape, device=device, dtype=dtype, vocab_size=scale.vocab_size), shape)
         tokens = scale.tokens // 8 if model.largest_params > 10**9 else scale.tokens
         corpus = random_corpus(tokens, vocab_size=model.vocab_size)
@@ -192,7 +190,7 @@ def speeds(scale: Scale, device: str) -> Iterator[Row]:
 def architectures(scale: Scale, device: str) -> Iterator[Row]:
     """Compare ranks from the device with ranks from the CPU, for small random models of every architecture."""
     corpus = random_corpus(ARCHITECTURE_TOKENS, vocab_size=HEAD_ROWS, seq_len=128)
-    for name, dtype in product(ARCHITECTURES, scale.dtypes):
+    for name, dtype in product(ARCHITECTURES, DTYPES):
         tables = []
         for place in ("cpu", device):
             torch.manual_seed(0)

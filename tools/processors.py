@@ -259,9 +259,9 @@ def make_environment(versions: str) -> Path:
     """
     folder = ROOT / "build" / versions
     python = folder / "bin" / "python"
-    complete = folder / "made-for.sha256"  # written last: the hash of the pyproject.toml that it was made for
-    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    if not complete.exists() or complete.read_text() != wanted:
+    marker = folder / "made-for.sha256"  # written last: the hash of the pyproject.toml that it was made for
+    project_hash = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    if not marker.exists() or marker.read_text() != project_hash:
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-qq", "--disable-pip-version-check"]
@@ -270,7 +270,7 @@ def make_environment(versions: str) -> Path:
             [python, "-c", "import site; print(site.getsitepackages()[0])"], capture_output=True, text=True, check=True
         )
         Path(packages.stdout.strip(), "others.pth").write_text("\n".join(site.getsitepackages()) + "\n")
-        complete.write_text(wanted)
+        marker.write_text(project_hash)
     return python
 
 

@@ -23,11 +23,6 @@ from pathlib import Path
 from tools.fresh_environment import ROOT, Failed, build, output
 
 
-def version() -> str:
-    """Return the version in pyproject.toml."""
-    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
-
-
 def versions_and_dates(citation: str, changelog: str) -> tuple[dict[str, str], dict[str, str]]:
     """Read the versions and the dates in the texts of CITATION.cff and CHANGELOG.md.
 
@@ -49,23 +44,20 @@ def git(*words: str) -> str:
     return output(["git", *words], ROOT)
 
 
-def missing_conditions(name: str, dates: dict[str, str]) -> list[str]:
+def missing_conditions(version: str, dates: dict[str, str]) -> list[str]:
     """Return the conditions of a release that are not met: one date, a working tree without changes, and a new tag.
 
-    Args:
-        name: the version.
-        dates: the date of the release by file. A missing date is `none`.
-
+    `dates` has the date of the release by file. A missing date is `none`.
     """
-    needed = []
+    conditions = []
     if len(set(dates.values())) > 1 or not all(re.fullmatch(r"\d{4}-\d\d-\d\d", date) for date in dates.values()):
         files = ", ".join(f"{file} has {date}" for file, date in dates.items())
-        needed.append(f"the same date, such as 2026-12-01, in both files ({files})")
+        conditions.append(f"the same date, such as 2026-12-01, in both files ({files})")
     if git("status", "--porcelain"):
-        needed.append("a working tree without changes")
-    if git("tag", "--list", f"v{name}"):
-        needed.append(f"a new version (the tag v{name} exists)")
-    return needed
+        conditions.append("a working tree without changes")
+    if git("tag", "--list", f"v{version}"):
+        conditions.append(f"a new version (the tag v{version} exists)")
+    return conditions
 
 
 def release(*, with_tag: bool) -> None:
@@ -75,17 +67,17 @@ def release(*, with_tag: bool) -> None:
         Failed: a file names another version, a build or git fails, or, with `with_tag`, something is missing.
 
     """
-    name = version()
+    version = str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
     versions, dates = versions_and_dates((ROOT / "CITATION.cff").read_text(), (ROOT / "CHANGELOG.md").read_text())
-    for file, other in versions.items():
-        if other != name:
-            raise Failed(f"pyproject.toml names version {name}, but {file} names {other}")
-    if needed := missing_conditions(name, dates):
-        problem = f"a release of {name} needs {'; '.join(needed)}"
+    for file, version_in_file in versions.items():
+        if version_in_file != version:
+            raise Failed(f"pyproject.toml names version {version}, but {file} names {version_in_file}")
+    if conditions := missing_conditions(version, dates):
+        problem = f"a release of {version} needs {'; '.join(conditions)}"
         if with_tag:
             raise Failed(problem)
         print(problem, file=sys.stderr)
-    tag = ("tag", "--annotate", f"v{name}", "--message", f"rbptrack {name}")
+    tag = ("tag", "--annotate", f"v{version}", "--message", f"rbptrack {version}")
     with tempfile.TemporaryDirectory(prefix="release-") as folder:
         built = build(Path(folder)).parent
         print(f"built: {', '.join(sorted(path.name for path in built.iterdir()))}")
@@ -94,7 +86,7 @@ def release(*, with_tag: bool) -> None:
             shutil.rmtree(ROOT / "dist", ignore_errors=True)  # it may hold files of an earlier version
             shutil.copytree(built, ROOT / "dist")
     print(f"{'done' if with_tag else 'would run'}: {shlex.join(['git', *tag])}")
-    print(f"then: git push origin v{name}, and upload dist/ to the package index")
+    print(f"then: git push origin v{version}, and upload dist/ to the package index")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

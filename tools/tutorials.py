@@ -7,8 +7,8 @@ python -m tools.tutorials docs/tutorials/your-models.md --folder /tmp/there     
 A block ```console has commands after `$ `, and below each command the lines that it prints. `...` stands for lines that
 the page leaves out. A block with a title (```yaml title="conf/model/mine/1b.yaml") is a file, which is written before
 the next command. bash runs the commands with an empty HOME. The `rbptrack` and `python` of this environment come first
-in PATH. A page with `<!-- continues first-law -->` runs in the folder of that page, after it; such a page may be an
-explanation. An example runs in a copy of its folder.
+in PATH. A page with `<!-- continues first-law -->` runs after that page, in the same folder. Of docs/explanation, only
+such pages run. An example runs in a copy of its folder.
 """
 
 from __future__ import annotations
@@ -135,17 +135,15 @@ def run(page: Path, folder: Path, *, write: bool = False) -> None:
                 check(command, printed)
                 continue
             rewrite(page, command, printed)
-            for other in blocks(README):
-                for shown in other.commands():
-                    if shown.words == command.words:
-                        rewrite(README, shown, printed)
+            for readme_block in blocks(README):
+                for readme_command in readme_block.commands():
+                    if readme_command.words == command.words:
+                        rewrite(README, readme_command, printed)
 
 
 def _output(words: str, folder: Path, home: Path) -> list[str]:
     """Run a command, and return the lines of its standard output and standard error."""
-    inherited = {
-        name: value for name, value in os.environ.items() if name in ("LANG", "LC_ALL", "CI", "OMP_NUM_THREADS")
-    }
+    inherited = {name: os.environ[name] for name in ("LANG", "LC_ALL", "CI", "OMP_NUM_THREADS") if name in os.environ}
     programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     shell = {"PATH": programs, "HOME": str(home), "HF_HUB_OFFLINE": "1"}
     shell |= {"COLUMNS": "120", "TTY_COMPATIBLE": "1", "NO_COLOR": "1"}  # tables as in a terminal of this width

@@ -64,7 +64,7 @@ class _ConditionParser:
         try:
             tree = ast.parse(self.condition.strip(), mode="eval")
             kind = self._kind(tree.body)
-            _PowersOfFloats().visit(tree)
+            _use_floats_in_powers(tree)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # a number of 5,000 digits, 500 signs
             raise BadInput(f"where={self.condition}: this is not a condition. {_RULE}") from error
         if kind != _TRUTH:
@@ -138,13 +138,10 @@ class _ConditionParser:
         return BadInput(f"where={self.condition}: {ast.unparse(node)} is not allowed. {_RULE}")
 
 
-class _PowersOfFloats(ast.NodeTransformer):
-    """Converts whole numbers in powers to floats, because 9**9**9 would take minutes. 9.0**9.0**9.0 fails at once."""
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.BinOp:
-        if isinstance(node.op, ast.Pow):
+def _use_floats_in_powers(tree: ast.Expression) -> None:
+    """Convert whole numbers in powers to floats, because 9**9**9 would take minutes. 9.0**9.0**9.0 fails at once."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
             for inner in ast.walk(node):
                 if isinstance(inner, ast.Constant) and isinstance(inner.value, int):
                     inner.value = float(inner.value)
-        self.generic_visit(node)
-        return node

@@ -12,29 +12,10 @@ _ADDRESS = re.compile(  # the beginning of an address: http://host, and the malf
 )
 _PARAMETER_NAME = re.compile(r"([\w-]+)=")
 _MASK = "***"
-_SECRET_WORDS = {
-    "token",
-    "password",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "secret",
-    "auth",
-    "authorization",
-    "credential",
-    "credentials",
-}
-_SECRET_ENDINGS = (
-    "token",
-    "password",
-    "passwd",
-    "secret",
-    "apikey",
-    "accesskey",
-    "privatekey",
-    "secretkey",
-    "accountkey",
+_SECRET_WORD = re.compile(
+    r"(?:^|_)(?:token|password|passwd|passphrase|pwd|secret|auth|authorization|credentials?)(?:_|$)"
 )
+_SECRET_ENDING = re.compile(r"(?:token|password|passwd|secret|(?:api|access|private|secret|account)key)$")
 # Parameters of addresses that may hold a secret although `names_a_secret` does not recognise their names.
 _SECRET_PARAMETERS = {"key", "sig", "signature", "options", "odbcconnect"}
 
@@ -42,7 +23,7 @@ _SECRET_PARAMETERS = {"key", "sig", "signature", "options", "odbcconnect"}
 def names_a_secret(name: str) -> bool:
     """Return whether the value under a name is probably secret: `token`, `passwd`, `hf_token`, `api_key`, `apiKey`."""
     lowered = name.lower().replace("-", "_")
-    return bool(_SECRET_WORDS & set(lowered.split("_"))) or lowered.replace("_", "").endswith(_SECRET_ENDINGS)
+    return bool(_SECRET_WORD.search(lowered) or _SECRET_ENDING.search(lowered.replace("_", "")))
 
 
 def refuse_password(uri: str) -> None:

@@ -147,16 +147,15 @@ def _write_pages(pair: Runs, analysis: Analysis, out: Path, *, title: str, comma
     from rbptrack.reporting import render, render_reading
 
     reading_file = out.with_name(f"{out.stem}-read.html")
+    link = ""
     try:
         reading_page, _ = render_reading(pair, command=command)
         write_whole(reading_file, reading_page)
+        link = quote(os.fsencode(reading_file.name))  # a file name may hold bytes that are not UTF-8
+        print_text(f"texts    {short_path(reading_file)}")
     except RbptrackError as error:
         print_text(f"no reading page: {error}")
-        write_whole(out, render(pair, [analysis], title=title, command=command))
-    else:
-        link = quote(os.fsencode(reading_file.name))  # a file name may hold bytes that are not UTF-8
-        write_whole(out, render(pair, [analysis], title=title, command=command, reading=link))
-        print_text(f"texts    {short_path(reading_file)}")
+    write_whole(out, render(pair, [analysis], title=title, command=command, reading=link))
     print_text(f"page     {short_path(out)}")
 
 

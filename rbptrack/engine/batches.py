@@ -51,22 +51,18 @@ class Batch:
     def halves(self) -> tuple[Batch, Batch]:
         """Return two batches with the first and the second half of the sequences."""
         middle = self.num_sequences // 2
-        cut = sum(self.target_counts[:middle])  # the number of targets of the first half
-        first = Batch(
-            token_ids=self.token_ids[:middle],
-            state_index=self.state_index[:cut],
-            target_ids=self.target_ids[:cut],
-            target_index=self.target_index[:cut],
-            target_counts=self.target_counts[:middle],
-        )
-        second = Batch(
-            token_ids=self.token_ids[middle:],
-            state_index=self.state_index[cut:] - middle * self.token_ids.shape[1],
-            target_ids=self.target_ids[cut:],
-            target_index=self.target_index[cut:],
-            target_counts=self.target_counts[middle:],
-        )
-        return first, second
+        first_targets = sum(self.target_counts[:middle])
+
+        def part(sequences: slice, targets: slice) -> Batch:
+            return Batch(
+                token_ids=self.token_ids[sequences],
+                state_index=self.state_index[targets] - sequences.start * self.token_ids.shape[1],
+                target_ids=self.target_ids[targets],
+                target_index=self.target_index[targets],
+                target_counts=self.target_counts[sequences],
+            )
+
+        return part(slice(0, middle), slice(0, first_targets)), part(slice(middle, None), slice(first_targets, None))
 
     def to(self, device: torch.device) -> Batch:
         """Return this batch with its model inputs and targets on a device. `target_index` stays on the CPU.

@@ -12,7 +12,6 @@ import hashlib
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,14 +38,6 @@ _BLOCK_NAME = re.compile(r"(\d+)-(\d+)\.parquet")
 _CORPUS_FILE = "corpus.txt"
 
 
-@dataclass(frozen=True, order=True)
-class SequenceRange:
-    """The sequences from `begin` to `end` - 1, counted in the order in which sequences are measured."""
-
-    begin: int
-    end: int
-
-
 class Blocks:
     """The blocks of one corpus in a folder.
 
@@ -56,7 +47,8 @@ class Blocks:
             their sequences are measured again.
 
     Attributes:
-        saved: the sequences of each block on disk, in order.
+        saved: the sequences of each block on disk, in order. Sequences are counted in the order in which they are
+            measured.
 
     Raises:
         MeasurementError: the folder holds blocks of another corpus.
@@ -72,25 +64,25 @@ class Blocks:
         self._order: list[int] = []
         for section in self._sections:
             self._order += sorted(section, key=lambda sequence: -corpus.lengths[sequence])  # stable: then in text order
-        self.saved = sorted(self._find_saved())
+        self.saved = list(self._find_saved())
 
-    def num_tokens(self, block: SequenceRange) -> int:
+    def num_tokens(self, block: range) -> int:
         """Return the number of scored tokens of a block."""
         return len(self._targets(block))
 
-    def batches(self, batch_tokens: int) -> Iterator[tuple[SequenceRange, Batch]]:
+    def batches(self, batch_tokens: int) -> Iterator[tuple[range, Batch]]:
         """Yield the batches whose scores are not on disk, each with the range of its sequences.
 
         A batch has at most `batch_tokens` tokens, padding included, or a single longer sequence.
         """
         for missing in self._missing_ranges():
-            begin = missing.begin
-            for sequences in group_sequences(self._corpus, self._order[missing.begin : missing.end], batch_tokens):
-                yield SequenceRange(begin, begin + len(sequences)), make_batch(self._corpus, sequences)
+            begin = missing.start
+            for sequences in group_sequences(self._corpus, self._order[missing.start : missing.stop], batch_tokens):
+                yield range(begin, begin + len(sequences)), make_batch(self._corpus, sequences)
                 begin += len(sequences)
 
     def write(
-        self, block: SequenceRange, scored: Sequence[tuple[Batch, Scores]], vocab_size: int, *, strict: bool = False
+        self, block: range, scored: Sequence[tuple[Batch, Scores]], vocab_size: int, *, strict: bool = False
     ) -> None:
         """Write the scores of a block. They are on the disk when the function returns.
 
@@ -114,7 +106,7 @@ class Blocks:
             columns[name] = getattr(self._corpus, name)[index]
         table = RankTable.from_arrays(vocab_size=vocab_size, strict=strict, **columns)
         table.write(self._path(block))
-        self.saved = sorted([*self.saved, block])
+        self.saved = sorted([*self.saved, block], key=lambda saved: saved.start)
 
     def tables(self) -> Iterator[tuple[IntArray, RankTable]]:
         """Yield the rank table in text order, one section at a time.
@@ -126,11 +118,11 @@ class Blocks:
             The indices of the section's targets in the corpus, (tokens,), and the rank table of these targets.
 
         """
-        in_memory: dict[SequenceRange, tuple[IntArray, RankTable]] = {}
+        in_memory: dict[range, tuple[IntArray, RankTable]] = {}
         begin = 0
         for section in self._sections:
             end = begin + len(section)
-            overlapping = [block for block in self.saved if block.begin < end and block.end > begin]
+            overlapping = [block for block in self.saved if block.start < end and block.stop > begin]
             in_memory = {block: in_memory.get(block) or self._read(block) for block in overlapping}
             targets = self._corpus.targets(section.start, section.stop)
             yield targets, _select_targets(targets, list(in_memory.values()))
@@ -148,7 +140,7 @@ class Blocks:
         elif path.read_text() != digest.hexdigest():
             raise MeasurementError(f"{self._folder} belongs to another corpus: remove it, or name another folder")
 
-    def _find_saved(self) -> Iterator[SequenceRange]:
+    def _find_saved(self) -> Iterator[range]:
         """Yield the blocks in the folder. Delete those that are damaged or have the wrong number of tokens.
 
         Raises FileAccessError if the operating system cannot read a block. The block may be undamaged, so it is kept.
@@ -157,7 +149,7 @@ class Blocks:
             name = _BLOCK_NAME.fullmatch(path.name)
             if name is None:
                 continue
-            block = SequenceRange(int(name[1]), int(name[2]))
+            block = range(int(name[1]), int(name[2]))
             try:
                 if len(RankTable.read(path)) == self.num_tokens(block):
                     yield block
@@ -169,30 +161,29 @@ class Blocks:
             log.warning("%s is damaged: its tokens are measured again", path)
             path.unlink()
 
-    def _missing_ranges(self) -> Iterator[SequenceRange]:
+    def _missing_ranges(self) -> Iterator[range]:
         """Yield the ranges of sequences whose scores are not on disk, in order. No range crosses a section's end."""
         is_missing = np.ones(len(self._order), dtype=bool)
         for block in self.saved:
-            is_missing[block.begin : block.end] = False
+            is_missing[block.start : block.stop] = False
         begin = 0
         for section in self._sections:
             end = begin + len(section)
             # A missing range begins and ends where `is_missing` changes.
             edges = np.flatnonzero(np.diff(is_missing[begin:end], prepend=False, append=False)) + begin
-            for first, end_of_range in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-                yield SequenceRange(first, end_of_range)
+            yield from map(range, edges[::2].tolist(), edges[1::2].tolist())
             begin = end
 
-    def _read(self, block: SequenceRange) -> tuple[IntArray, RankTable]:
+    def _read(self, block: range) -> tuple[IntArray, RankTable]:
         return self._targets(block), RankTable.read(self._path(block))
 
-    def _targets(self, block: SequenceRange) -> IntArray:
+    def _targets(self, block: range) -> IntArray:
         """Return the indices of a block's targets in the corpus, ascending. The rows of the block have this order."""
-        sequences = self._order[block.begin : block.end]
+        sequences = self._order[block.start : block.stop]
         return np.sort(np.concatenate([self._corpus.targets(sequence, sequence + 1) for sequence in sequences]))
 
-    def _path(self, block: SequenceRange) -> Path:
-        return self._folder / f"{block.begin:09d}-{block.end:09d}.parquet"
+    def _path(self, block: range) -> Path:
+        return self._folder / f"{block.start:09d}-{block.stop:09d}.parquet"
 
     def _check_finite(self, index: IntArray, columns: dict[str, IntArray]) -> None:
         """Raise MeasurementError if a log-probability or a KL is not finite. `index` has the targets of the rows."""

@@ -16,7 +16,7 @@ import torch
 
 from rbptrack.config.schema import EngineConfig
 from rbptrack.engine.batches import Batch
-from rbptrack.engine.blocks import Blocks, SequenceRange
+from rbptrack.engine.blocks import Blocks
 from rbptrack.engine.forward import Forward
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, rank_and_rest_sums
 from rbptrack.ranks.measurement import RANKS_FILE, Comparison, Measurement
@@ -99,7 +99,7 @@ def measure(
 
 def _measure_missing(forward: Forward, blocks: Blocks, writer: _BlockWriter, progress: Callable[[int], object]) -> None:
     """Score the batches whose scores are not on disk, and write the scores in blocks."""
-    ranges: deque[SequenceRange] = deque()  # the sequences of each batch that is being computed
+    ranges: deque[range] = deque()  # the sequences of each batch that is being computed
 
     def batches() -> Iterator[Batch]:
         for sequences, batch in blocks.batches(forward.batch_tokens):
@@ -128,15 +128,15 @@ class _BlockWriter:
         self._vocab_size = vocab_size
         self._strict = strict
         self._scored: list[tuple[Batch, Scores]] = []
-        self._sequences = SequenceRange(0, 0)  # the sequences of the collected batches
+        self._sequences = range(0)  # the sequences of the collected batches
         self._saved_at = time.monotonic()
 
-    def add(self, sequences: SequenceRange, batch: Batch, scores: Scores) -> None:
+    def add(self, sequences: range, batch: Batch, scores: Scores) -> None:
         """Add the scores of a batch. Write a block if it is time, or if the sequences do not follow the last ones."""
-        if sequences.begin != self._sequences.end:
+        if sequences.start != self._sequences.stop:
             self.save()
-        begin = self._sequences.begin if self._scored else sequences.begin
-        self._sequences = SequenceRange(begin, sequences.end)
+        begin = self._sequences.start if self._scored else sequences.start
+        self._sequences = range(begin, sequences.stop)
         self._scored.append((batch, scores))
         tokens = sum(len(batch) for batch, _ in self._scored)
         if time.monotonic() - self._saved_at >= BLOCK_SECONDS or tokens >= _BLOCK_TOKENS:

@@ -54,12 +54,13 @@ def pin_model(config: ModelConfig) -> Pinned:
     Raises BadInput if the folder or file does not exist, or if the Hub does not know the repository or revision.
     """
     if not config.gguf:
-        return _pin("model", repo=config.repo, path=config.path, revision=config.revision)
+        if config.path:
+            return _pin_folder("model", config.path)
+        return _pin_repository("model", config.repo, config.revision)
     if config.path:
         file = check_regular_file(user_path(config.path).absolute() / config.gguf, "model.gguf")
         return Pinned(str(file.parent), None, f"sha256:{files_hash([file])}", gguf=file.name)
-    patterns = (config.gguf, "*.json")
-    pinned = _pin("model", repo=config.repo, path="", revision=config.revision, patterns=patterns)
+    pinned = _pin_repository("model", config.repo, config.revision, (config.gguf, "*.json"))
     return replace(pinned, identity=f"{pinned.identity}/{config.gguf}", gguf=config.gguf)
 
 
@@ -71,8 +72,8 @@ def pin_tokenizer(config: ModelConfig, model: Pinned) -> Pinned:
     if not config.tokenizer:
         return model
     if user_path(config.tokenizer).is_dir():
-        return _pin("model", repo="", path=config.tokenizer, revision="")
-    return _pin("model", repo=config.tokenizer, path="", revision="main")
+        return _pin_folder("model", config.tokenizer)
+    return _pin_repository("model", config.tokenizer, "main")
 
 
 def pin_dataset(config: DatasetConfig) -> Pinned:
@@ -94,8 +95,9 @@ def pin_dataset(config: DatasetConfig) -> Pinned:
         only_texts = bool(data_files) and all(file_format(path) == "text" for path in data_files)
         if only_texts and folder / "README.md" not in files:
             return _pin_files(sorted(data_files, key=lambda path: natural_key(str(path))))
-    patterns = needed_files(config)
-    return _pin("dataset", repo=config.repo, path=config.path, revision=config.revision, patterns=patterns)
+    if config.path:
+        return _pin_folder("dataset", config.path)
+    return _pin_repository("dataset", config.repo, config.revision, needed_files(config))
 
 
 def needed_files(config: DatasetConfig) -> tuple[str, ...]:
@@ -109,14 +111,12 @@ def needed_files(config: DatasetConfig) -> tuple[str, ...]:
     return ("README.md", f"{config.config}/*") if config.config else ()
 
 
-def _pin(kind: Kind, *, repo: str, path: str, revision: str, patterns: tuple[str, ...] = ()) -> Pinned:
-    """Pin a folder to the hash of its files, or, if `path` is empty, a repository to its commit.
+def _pin_folder(kind: Kind, path: str) -> Pinned:
+    folder = _existing_folder(kind, path)
+    return Pinned(str(folder), None, f"sha256:{folder_hash(folder)}")
 
-    Raises BadInput if the folder does not exist, or if the Hub does not know the repository or revision.
-    """
-    if path:
-        folder = _existing_folder(kind, path)
-        return Pinned(str(folder), None, f"sha256:{folder_hash(folder)}")
+
+def _pin_repository(kind: Kind, repo: str, revision: str, patterns: tuple[str, ...] = ()) -> Pinned:
     commit = hub.find_commit(kind, repo, revision, patterns)
     return Pinned(repo, commit, f"{repo}@{commit}", requested=revision)
 

@@ -221,11 +221,8 @@ def compute_histogram(ranks: Path) -> RankHistogram:
 def ce_and_rbp_metrics(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float]:
     """Return CE (nats), rbp_<k>, their standard errors and the number of scored tokens as metrics.
 
-    Args:
-        histogram: how often each rank occurs.
-        counts: the sums over documents, or over groups, from which standard errors are computed. Their `ks` are the k
-            of rbp_<k>. With too few documents, standard errors are left out.
-
+    Standard errors come from the sums over documents, or over groups, in `counts`, whose `ks` are the k of rbp_<k>.
+    With too few documents, standard errors are left out.
     """
     names = [Metric.CE, *map(rbp_name, counts.ks)]
     values = [histogram.ce, *(histogram.rbp(k) for k in counts.ks)]

@@ -29,24 +29,24 @@ def test_gpu_proof_runs_its_steps_on_a_cpu(tmp_path: Path) -> None:
     assert all(row["moved"] == 0 for row in rows if "moved" in row)
 
 
-def test_speed_batches_of_holds_all_targets_in_batches_of_limited_size() -> None:
+def test_make_batches_holds_all_targets_in_batches_of_limited_size() -> None:
     corpus = random_corpus(400, vocab_size=300, seq_len=64)
     batches = speed.make_batches(corpus, 128)
     assert sum(map(len, batches)) == corpus.num_targets
     assert max(batch.size for batch in batches) <= 128
 
 
-def test_speed_compare_times_every_way_in_every_round() -> None:
+def test_time_methods_times_every_method_in_every_round() -> None:
     model = split_model(random_module("pythia-14m", vocab_size=300), "random")
     batches = speed.make_batches(random_corpus(400, vocab_size=300, seq_len=64), 128)
     speed.compute_ranks(model, batches)
     methods = {"bare": lambda: speed.compute_logits(model, batches), "none": lambda: None}
     seconds = speed.time_methods(methods, model.device, 2)
-    assert {way: len(rounds) for way, rounds in seconds.items()} == {"bare": 2, "none": 2}
+    assert {method: len(rounds) for method, rounds in seconds.items()} == {"bare": 2, "none": 2}
 
 
 @pytest.mark.parametrize(("clock", "ratio"), [(0, 1.0), (1, 1.5)])
-def test_speed_ratio_is_median_over_rounds(clock: int, ratio: float) -> None:
+def test_relative_speed_is_the_median_over_rounds(clock: int, ratio: float) -> None:
     """Each round has the seconds of two clocks."""
     seconds = {"ours": [(1.0, 2.0), (2.0, 3.0), (4.0, 4.0)], "bare": [(2.0, 3.0), (1.0, 9.0), (4.0, 4.0)]}
     assert speed.relative_speed(seconds, "ours", "bare", clock) == ratio
@@ -87,18 +87,19 @@ def test_validity_page_rates_names_worst_cell() -> None:
         ("false: a bend", "m=9 ends=3.6", 9.0),
     ]
     rows = pd.DataFrame(cells, columns=["claim", "where", "value"]).assign(experiment="exponents", draws=9, judged=9)
-    first, second, third = validity_page.interval_table(rows).splitlines()[2:]
+    first, second = validity_page.interval_table("the law of one family", rows).splitlines()[2:]
+    header, _, third = validity_page.scatter_table(rows).splitlines()
     assert "| 93.5 | **91.0** | m=4 |" in first
     assert "| 5.0 | 6.0 | m=7 |" in second
-    assert "3.6 times" in third
-    assert "| 9.0 | **9.0** | m=9 |" in third
+    assert "3.6 times" in header
+    assert "| 9.0 | **9.0** |" in third
 
 
 def test_validity_page_rates_leaves_out_cells_in_which_most_draws_were_refused() -> None:
     cells = [("N=2", 1000, 4.0), ("N=4", 999, 6.0), ("N=8", 66, 50.0), ("N=16", 1, 0.0)]
     rows = pd.DataFrame(cells, columns=["where", "judged", "value"])
     rows = rows.assign(experiment="emergence", claim="false: a", draws=1000)
-    (line,) = validity_page.interval_table(rows).splitlines()[2:]
+    (line,) = validity_page.interval_table("single models and other analyzers", rows).splitlines()[2:]
     assert line.endswith("| 5.0 | 6.0 | N=4 | 2 | 999 to 1,000 |")
 
 
