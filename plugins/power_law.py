@@ -15,7 +15,7 @@ detail.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -323,13 +323,10 @@ def _caution_clause(metric: str, families: Sequence[FamilyLaws]) -> str:
 
 def _mispredicts(law: Law) -> bool:
     """Whether the held-out error at the largest size differs significantly from 0."""
-    return law.sizes >= 4 and _differs_from_0(law.held_out())
-
-
-def _differs_from_0(estimate: Estimate) -> bool:
-    """Whether a test at a level of 5% rejects 0. Without a test, the answer is no."""
-    low, high = estimate.interval()  # takes less time than a p-value
-    return estimate.testable and not low <= 0 <= high
+    if law.sizes < 4:
+        return False
+    low, high = law.held_out().interval()  # takes less time than a p-value
+    return law.held_out().testable and not low <= 0 <= high
 
 
 def _rbp_of_ln_y(ln_y: float) -> float:
@@ -363,17 +360,16 @@ def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
     fewest_above_k = _fewest_tokens_above_k(family_laws)
     for metric, law in family_laws.laws.items():
         line = {"S0": law.s[0], "y0": law.at(law.s[0]), "S1": law.s[-1], "y1": law.at(law.s[-1])}
-        numbers: dict[str, object] = {"A": law.a, "R2": law.r2, "largest_deviation": law.largest_deviation}
-        bend = law.bend()
-        numbers |= _with_ends("alpha", law.alpha) | {"p": law.alpha.p()} | _with_ends("bend", bend)
+        numbers = {"A": law.a, "R2": law.r2, "largest_deviation": law.largest_deviation}
+        numbers |= _with_ends("alpha", law.alpha) | {"p": law.alpha.p()} | _with_ends("bend", law.bend())
         held_out = law.held_out() if law.sizes >= 4 else Estimate(np.nan, df=np.nan)
         numbers |= {name: np.expm1(value) for name, value in _with_ends("held_out", held_out).items()}
         if ratio := family_laws.ratios.get(metric):
             numbers |= _with_ends("delta", ratio.alpha)
-        above_k = fewest_above_k.get(metric, np.nan)
-        doubts = _doubts(law, bend, held_out, above_k, with_floor=metric in family_laws.with_floor)
-        numbers |= {"tokens_above_k": above_k, "doubt": "; ".join(doubts)}
-        rows.append(family_laws.family.keys | _metric_and_k(metric) | numbers | line)
+        numbers["tokens_above_k"] = fewest_above_k.get(metric, np.nan)
+        mispredicts = held_out.testable and not numbers["held_out_low"] <= 0 <= numbers["held_out_high"]
+        doubts = _doubts(numbers, mispredicts=mispredicts, with_floor=metric in family_laws.with_floor)
+        rows.append(family_laws.family.keys | _metric_and_k(metric) | numbers | {"doubt": "; ".join(doubts)} | line)
     return rows
 
 
@@ -396,27 +392,24 @@ def _fewest_tokens_above_k(family_laws: FamilyLaws) -> dict[str, float]:
     return dict(zip(metrics, np.min(above_k, axis=0).tolist(), strict=True))
 
 
-def _doubts(law: Law, bend: Estimate, held_out: Estimate, above_k: float, *, with_floor: bool) -> Iterator[str]:
+def _doubts(numbers: Mapping[str, float], *, mispredicts: bool, with_floor: bool) -> Iterator[str]:
     """Yield reasons to doubt a law: a bend, a mispredicted largest size, large scatter, or few tokens above k.
 
     Args:
-        law: the law.
-        bend: the bend of the law.
-        held_out: the error of the law at its largest size; an unknown number if there are too few sizes.
-        above_k: the number of tokens of the best model with a rank above k.
+        numbers: the numbers of the law, by the names of the glossary.
+        mispredicts: whether the held-out error at the largest size differs significantly from 0.
         with_floor: whether the interval of E in E + A S^-alpha lies above 0.
 
     """
-    low, high = bend.interval()
-    if low > 0 or with_floor:
+    if numbers["bend_low"] > 0 or with_floor:
         yield "flattens"
-    if high < 0:
+    if numbers["bend_high"] < 0:
         yield "steepens"
-    if _differs_from_0(held_out):
+    if mispredicts:
         yield "off at its largest size"
-    if law.r2 < MIN_R2:
+    if numbers["R2"] < MIN_R2:
         yield "models scatter"
-    if above_k < FEW_TOKENS:
+    if numbers["tokens_above_k"] < FEW_TOKENS:
         yield "few tokens above k"
 
 

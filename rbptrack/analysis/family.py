@@ -134,6 +134,8 @@ class Family:
         if name not in self.rows.columns:
             return np.full(len(self.s), np.nan)
         logged = self.rows[name].to_numpy(np.float64, na_value=np.nan)
+        if len(self.s) == len(logged):  # one run of each size, ascending in S
+            return logged
         return pd.Series(logged).groupby(self._each_s, sort=True).mean().to_numpy()
 
     def comparable_with(self, other: Family) -> bool:

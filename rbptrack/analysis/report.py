@@ -137,6 +137,7 @@ class Report:
     _answers: list[_Answer] = field(default_factory=list, repr=False)
     _untested_rows: dict[tuple[str, str, str], list[str]] = field(default_factory=dict, repr=False)
     _results: pd.DataFrame | None = field(default=None, repr=False)
+    _frames: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)  # of questions, since the last `add`
     _is_copy: bool = field(default=False, repr=False)
 
     def add(
@@ -203,6 +204,7 @@ class Report:
             )
         self._answers.append(answer)
         self._results = None
+        self._frames.clear()
 
     def _note_untested_row(self, question: str, family: str, dataset: str, row_name: str) -> None:
         title = self.term(question).title
@@ -250,6 +252,11 @@ class Report:
 
         The column of estimates has the question's name.
         """
+        if question not in self._frames:
+            self._frames[question] = self._compute_frame(question)
+        return self._frames[question].copy()
+
+    def _compute_frame(self, question: str) -> pd.DataFrame:
         results = self._current_results()
         tested = results[results["question"] == question].reset_index(drop=True)
         # `results` holds whole numbers as float if other questions lack the column. Here they stay whole numbers.

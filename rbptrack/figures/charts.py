@@ -187,7 +187,7 @@ def facets(
     vertical = axis_encoding(frame[y], alt.Y, log="y" in log)
     layers = []
     if null is not None:
-        layers.append(chart.mark_rule(strokeDash=[4, 4], size=1, clip=True).encode(y=alt.datum(null)))
+        layers.append(chart.mark_rule(strokeDash=[4, 4], size=1, clip=True).encode(alt.YDatum(null)))
     if _has_intervals(frame):
         bars = points.transform_filter(expr.isValid(datum.low))
         if "y" in log:  # on a logarithmic axis, an end near 0 would squeeze the points into a small part of the axis
@@ -231,7 +231,7 @@ def intervals(
     )
     layers = []
     if null is not None:
-        layers.append(chart.mark_rule(strokeDash=[4, 4], size=1).encode(x=alt.datum(null)))
+        layers.append(chart.mark_rule(strokeDash=[4, 4], size=1).encode(alt.XDatum(null)))
     if _has_intervals(frame):
         layers.append(rows.mark_rule().encode(alt.X("low:Q", title=x), alt.X2("high")))
     horizontal = alt.X(f"{x}:Q", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
@@ -302,7 +302,9 @@ def by_colour(column: pd.Series[Any], selection: alt.Parameter) -> dict[str, Any
 
     """
     colour = alt.Color(f"{column.name}:N", title=None, scale=_scale_by_name(column, COLOURS))
-    return {"color": colour, "opacity": alt.when(selection).then(alt.value(1)).otherwise(alt.value(0.1))}
+    # `alt.when` returns a dict, and Altair searches hundreds of classes for the class of a dict.
+    opacity = alt.OpacityValue(0.1, condition=[{"param": selection.name, "value": 1}])
+    return {"color": colour, "opacity": opacity}
 
 
 def by_shape(column: pd.Series[Any]) -> alt.Shape:

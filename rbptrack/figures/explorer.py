@@ -36,6 +36,8 @@ _METRIC_LABELS = {"rbp": "RBP_k", "ce": "cross-entropy"}
 _LAW_KEYS = ["family", "dataset", "metric", "k"]
 _MAX_EXTENSION = 3.0  # intervals extend an axis at most to this factor times the points
 
+_SELECTION_VIEW = "laws"  # the layer that reacts to a click in the legend
+
 # Lengths in pixels.
 _CHART_WIDTH = 560  # in a picture. The page sets another width.
 _AXIS_WIDTH = 36  # of a vertical axis. A fixed width keeps panels in place while the slider moves.
@@ -74,19 +76,21 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     axis: Any = alt.param(name="axis", expr=axes[metric + k])
 
     is_chosen_row = (datum.metric == metric) & (datum.k == k)
-    data = inline_data(rows)
-    law_layers = _law_layers(data, rows, axis, is_chosen_row)
-    law_layers[0] = law_layers[0].add_params(selection)  # Altair makes it a parameter of all charts
-    residual_layers = _residual_layers(data, rows, axis, is_chosen_row)
-    exponent_layers = _exponent_layers(laws[[*_LAW_KEYS, "alpha", "low", "high"]], max(ks), k)
+    law_layers = _law_layers(rows, axis, is_chosen_row)
+    law_layers[0] = law_layers[0].properties(name=_SELECTION_VIEW)
+    residual_layers = _residual_layers(rows, axis, is_chosen_row)
+    laws = laws[[*_LAW_KEYS, "alpha", "low", "high"]]
+    exponent_layers = _exponent_layers(laws, max(ks), k)
 
     columns, width, height, exponents_height = _panel_sizes(len(controls["datasets"]))
+    colour = alt.Chart().encode(**by_colour(points["family"], selection)).encoding
 
-    def in_panels(layers: list[Any], title: Any, height: int) -> Any:
-        panels = alt.layer(*layers, width=width, height=height).encode(**by_colour(points["family"], selection))
-        # Altair copies all layers when a property of a finished chart is set, so the properties are given at once.
-        return panels.facet(
-            "dataset:N",
+    def in_panels(layers: list[Any], title: Any, height: int, data: Any = alt.Undefined) -> alt.FacetChart:
+        return alt.FacetChart(
+            data=data,
+            # `alt.layer` would copy the layers four times, and again each time when a chart is put into another chart.
+            spec=alt.LayerSpec(layer=layers, encoding=colour, width=width, height=height),
+            facet=alt.Facet("dataset:N"),
             columns=columns,
             resolve=alt.Resolve(axis=alt.AxisResolveMap(x="independent")),
             title=alt.Title(title, dx=_AXIS_WIDTH, offset=10),
@@ -95,9 +99,11 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     laws_and_residuals = alt.vconcat(
         in_panels(law_layers, alt.ExprRef(axis.title), height),
         in_panels(residual_layers, "measured / law − 1", _RESIDUALS_HEIGHT),
+        data=inline_data(rows),
     )
-    exponents = in_panels(exponent_layers, "exponent α (dashed: cross-entropy)", exponents_height)
-    params = [parameter.param for parameter in (chosen, metric, grid, k, axes, axis)]
+    exponents = in_panels(exponent_layers, "exponent α (dashed: cross-entropy)", exponents_height, inline_data(laws))
+    params: list[Any] = [parameter.param for parameter in (chosen, metric, grid, k, axes, axis, selection)]
+    params[-1] = alt.TopLevelSelectionParameter(**params[-1].to_dict(), views=[_SELECTION_VIEW])
     layout = {"panel_margin": _PANEL_MARGIN, "chart_gap": _CHART_GAP}  # page.js computes the heights anew
     return alt.hconcat(
         laws_and_residuals, exponents, params=params, spacing=30, usermeta={"explorer": controls | layout}
@@ -126,14 +132,13 @@ def _panel_sizes(count: int) -> tuple[int, int, int, int]:
     return columns, width, height, height + _RESIDUALS_HEIGHT + _PANEL_MARGIN + round(_CHART_GAP / rows)
 
 
-def _law_layers(data: alt.InlineData, rows: pd.DataFrame, axis: Any, is_chosen_row: Any) -> list[Any]:
+def _law_layers(rows: pd.DataFrame, axis: Any, is_chosen_row: Any) -> list[Any]:
     """Return the layers that draw -ln RBP_k or cross-entropy against S: laws, points and intervals.
 
     Every layer has its own filter. A common filter would be applied before the division into panels, and panels without
     rows would disappear.
 
     Args:
-        data: the rows of `_add_laws` as the data of a chart.
         rows: the rows of `_add_laws`.
         axis: Vega's expression for the vertical axis, an element of `_vertical_axes`.
         is_chosen_row: Vega's condition for the rows that are drawn.
@@ -155,7 +160,7 @@ def _law_layers(data: alt.InlineData, rows: pd.DataFrame, axis: Any, is_chosen_r
     rbp = alt.Tooltip("rbp:N", title="RBP_k")
     tooltip = ["model:N", "dataset:N", size, "value:N", INTERVAL_TOOLTIP, rbp]
 
-    base = alt.Chart(data).encode(x)
+    base = alt.Chart().encode(x)
     law_lines = (
         base.transform_filter(is_chosen_row & expr.isValid(datum.law))
         .mark_line(strokeWidth=1.5, clip=True)
@@ -175,11 +180,10 @@ def _law_layers(data: alt.InlineData, rows: pd.DataFrame, axis: Any, is_chosen_r
     return [law_lines, bars, dots]
 
 
-def _residual_layers(data: alt.InlineData, rows: pd.DataFrame, axis: Any, is_chosen_row: Any) -> list[Any]:
+def _residual_layers(rows: pd.DataFrame, axis: Any, is_chosen_row: Any) -> list[Any]:
     """Return the layers that draw the residuals, measured / law - 1, with the intervals of the points.
 
     Args:
-        data: the rows of `_add_laws` as the data of a chart.
         rows: the rows of `_add_laws`.
         axis: Vega's expression for the vertical axis, an element of `_vertical_axes`.
         is_chosen_row: Vega's condition for the rows that are drawn.
@@ -192,13 +196,11 @@ def _residual_layers(data: alt.InlineData, rows: pd.DataFrame, axis: Any, is_cho
         ),
         "axis": alt.Axis(tickCount=3, format="~%", minExtent=_AXIS_WIDTH),
     }
-    measured = (
-        alt.Chart(data).encode(_size_encoding(rows)).transform_filter(is_chosen_row & expr.isValid(datum.residual))
-    )
+    measured = alt.Chart().encode(_size_encoding(rows)).transform_filter(is_chosen_row & expr.isValid(datum.residual))
     zero_line = (
         measured.transform_calculate(zero="0")
         .mark_line(size=1)
-        .encode(alt.Y("zero:Q", **vertical), color=alt.value(FAINT))
+        .encode(alt.Y("zero:Q", **vertical), alt.ColorValue(FAINT))
     )
     # Both ends of the interval of y are divided by the law's value, which is y / (residual + 1).
     bars = (
@@ -243,7 +245,7 @@ def _exponent_layers(laws: pd.DataFrame, largest_k: int, k: alt.Parameter) -> li
     tooltip = ["family:N", "dataset:N", alpha, INTERVAL_TOOLTIP]
     tooltip_with_k = ["family:N", "dataset:N", alt.Tooltip("k:Q", format=","), alpha, INTERVAL_TOOLTIP]
 
-    base = alt.Chart(inline_data(laws)).transform_calculate(interval=INTERVAL_TEXT)
+    base = alt.Chart().transform_calculate(interval=INTERVAL_TEXT)
     ce_line = (
         base.transform_filter(datum.metric == "ce").mark_rule(strokeDash=[5, 4], clip=True).encode(y, tooltip=tooltip)
     )
@@ -254,16 +256,16 @@ def _exponent_layers(laws: pd.DataFrame, largest_k: int, k: alt.Parameter) -> li
         .encode(alt.Y("low:Q", **vertical), alt.Y2("high"))
     )
     k_line = (
-        rbp_laws.transform_filter(datum.k == k).mark_rule(size=1).encode(color=alt.value(FAINT), opacity=alt.value(1))
+        rbp_laws.transform_filter(datum.k == k).mark_rule(size=1).encode(alt.ColorValue(FAINT), alt.OpacityValue(1))
     )
     line = rbp_laws.mark_line(clip=True).encode(y)
     # Only the dot at the chosen k is visible. The other dots are transparent, and larger to catch the pointer.
-    is_chosen = alt.when(datum.k == k)
+    is_chosen = str(datum.k == k)
     dots = rbp_laws.mark_point().encode(
         y,
         by_shape(laws["family"]),
-        fillOpacity=is_chosen.then(alt.value(1)).otherwise(alt.value(0)),
-        size=is_chosen.then(alt.value(50)).otherwise(alt.value(110)),
+        alt.FillOpacityValue(0, condition=[{"test": is_chosen, "value": 1}]),
+        alt.SizeValue(110, condition=[{"test": is_chosen, "value": 50}]),
         tooltip=tooltip_with_k,
     )
     return [band, ce_line, k_line, line, dots]

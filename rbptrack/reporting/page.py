@@ -26,7 +26,7 @@ import pyarrow as pa
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import rbptrack
-from rbptrack.analysis import Report, Runs
+from rbptrack.analysis import Report, Runs, Term
 from rbptrack.base.errors import first_line
 from rbptrack.base.formatting import compact, counted, listed, short_hash
 from rbptrack.console.output import print_problem
@@ -243,6 +243,7 @@ def _law_texts(report: Report, laws: pd.DataFrame) -> dict[tuple[str, str, str],
     """Return the texts of each law by column. The keys are metric and k (`rbp10`, `ce0`), family and dataset."""
     verdicts = _delta_verdicts(report)
     tested_metrics = {metric for (_, _, metric), (verdict, _) in verdicts.items() if verdict}
+    terms = [report.term(column.name) for column in _LAW_COLUMNS]
     texts = {}
     for row in laws.to_dict("records"):
         metric = rbp_name(row["k"]) if row["metric"] == "rbp" else row["metric"]
@@ -250,7 +251,9 @@ def _law_texts(report: Report, laws: pd.DataFrame) -> dict[tuple[str, str, str],
         untested = _UNTESTED if tested_metrics and row["metric"] != CE and metric not in tested_metrics else ""
         row["verdict"], row["detectable"] = verdicts.get(case, (untested, math.nan))
         key = (f"{row['metric']}{row['k']}", row["family"], row["dataset"])
-        texts[key] = {column.name: _law_text(report, row, column) for column in _LAW_COLUMNS}
+        texts[key] = {
+            column.name: _law_text(row, column, term) for column, term in zip(_LAW_COLUMNS, terms, strict=True)
+        }
     return texts
 
 
@@ -264,22 +267,22 @@ def _delta_verdicts(report: Report) -> dict[tuple[str, str, str], tuple[str, flo
     return verdicts
 
 
-def _law_text(report: Report, row: Mapping[Any, Any], column: _LawColumn) -> str:
+def _law_text(row: Mapping[Any, Any], column: _LawColumn, term: Term) -> str:
     """Return the text of a cell in the page's table of laws.
 
     Args:
-        report: the leading report.
-        row: a row of its table `laws`, with the columns `verdict` and `detectable`.
+        row: a row of the report's table `laws`, with the columns `verdict` and `detectable`.
         column: the column of the cell.
+        term: the meaning and the format of the column.
 
     """
     value = row[column.name]
     if column.ends:
         low, high = (row[end] for end in column.ends)
-        return estimate_text(value, low, high, report.term(column.name).form)
+        return estimate_text(value, low, high, term.form)
     if column.name == "p":
         return p_text(value)
-    return value_text(value, report.term(column.name))
+    return value_text(value, term)
 
 
 def _law_column(report: Report, name: str) -> Column:
