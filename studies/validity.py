@@ -13,8 +13,10 @@ stay the same. All cells get their first slice before any cell gets its second s
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import os
+import sys
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -59,20 +61,20 @@ def draw_slice(task: Task) -> dict[str, FloatArray]:
     return {claim: np.array(values) for claim, values in outcomes.items()}
 
 
-def list_tasks(names: Sequence[str], draws: int, max_slice_draws: int = 0) -> Iterator[Task]:
+def list_tasks(names: Sequence[str], draws: int, max_slice_draws: int = sys.maxsize) -> Iterator[Task]:
     """Yield the first slice of every cell, then the second slice of every cell, and so on.
 
     Args:
         names: the names of the experiments.
-        draws: the number of draws of each cell; 0 for slices without end.
-        max_slice_draws: the largest number of draws in a slice; 0 for the number that each experiment sets.
+        draws: the number of draws of each cell.
+        max_slice_draws: the largest number of draws in a slice. An experiment may set a smaller number.
 
     """
     for slice_number in count():
         is_finished = True
         for name in names:
-            slice_draws = min(EXPERIMENTS[name].draws, max_slice_draws or EXPERIMENTS[name].draws)
-            remaining = draws - slice_number * slice_draws if draws else slice_draws
+            slice_draws = min(EXPERIMENTS[name].draws, max_slice_draws)
+            remaining = draws - slice_number * slice_draws
             if remaining > 0:
                 is_finished = False
                 for cell_number in range(len(EXPERIMENTS[name].cells)):
@@ -138,14 +140,14 @@ def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, max_sli
         names: the names of the experiments.
         path: the CSV file.
         jobs: the number of processes.
-        draws: the number of draws of each cell; 0 for as many as the time allows.
-        max_slice_draws: the largest number of draws in a slice; 0 for the number that each experiment sets.
-        minutes: the time limit in minutes; 0 for no limit.
+        draws: the number of draws of each cell.
+        max_slice_draws: the largest number of draws in a slice. An experiment may set a smaller number.
+        minutes: the time limit in minutes.
 
     """
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # for the processes that are started
     began = written_at = time.monotonic()
-    ends = began + 60 * minutes if minutes else float("inf")
+    ends = began + 60 * minutes
     results = Results(path, names)
     tasks = list_tasks(names, draws, max_slice_draws)
     slices_by_round: dict[int, int] = {}
@@ -177,8 +179,10 @@ def main() -> None:
     parser.add_argument("experiments", nargs="*", help=f"all by default: {', '.join(EXPERIMENTS)}")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of processes; by default one per core")
     parser.add_argument("--draws", type=int, default=0, help="number of draws per cell; 1,000 without --minutes")
-    parser.add_argument("--slice", type=int, default=0, help="largest number of draws in a slice, for slow machines")
-    parser.add_argument("--minutes", type=float, default=0.0, help="stop after this many minutes")
+    parser.add_argument(
+        "--slice", type=int, default=sys.maxsize, help="largest number of draws in a slice, for slow machines"
+    )
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after this many minutes")
     parser.add_argument("--out", type=Path, default=CSV.parent, help="folder for validity.csv; studies/ by default")
     parser.add_argument("--table", action="store_true", help="only write the documentation's tables and rates")
     options = parser.parse_args()
@@ -193,7 +197,7 @@ def main() -> None:
         options.experiments or list(EXPERIMENTS),
         options.out / CSV.name,
         jobs=options.jobs,
-        draws=options.draws or (0 if options.minutes else 1000),
+        draws=options.draws or (1000 if math.isinf(options.minutes) else sys.maxsize),
         max_slice_draws=options.slice,
         minutes=options.minutes,
     )

@@ -80,13 +80,17 @@ _OTHER_WEIGHTS = (
 
 
 class Score(NamedTuple):
-    """A score in a file: its model, revision, task, value and number of items."""
+    """A score in a file: its model, revision, task, value and number of items.
+
+    `place` is the score's place in the file. It is empty if model and task identify the score.
+    """
 
     model: object
     revision: object
     task: str
     value: object
     n: object
+    place: str = ""
 
 
 class Remark(NamedTuple):
@@ -137,7 +141,7 @@ class Scores(Importer):
         models: dict[str, None] = {}
         for file in _list_files(path):
             relative_path = file.relative_to(path).as_posix() if path.is_dir() else ""
-            for place, item in _read_items(file, relative_path, self.metric):
+            for item in _read_items(file, relative_path, self.metric):
                 if isinstance(item, Remark):
                     subjects_by_remark.setdefault(item[1:], {})[item.subject] = None
                     continue
@@ -147,7 +151,7 @@ class Scores(Importer):
                 model = names.get(str(item.model), item.model)
                 columns = {"model": self.model or model, "revision": item.revision, "task": item.task}
                 columns |= {"score": item.value, "n": item.n}
-                location = place or f"{str(item.model)[:60]} in {item.task[:60]}"
+                location = item.place or f"{str(item.model)[:60]} in {item.task[:60]}"
                 yield ImportedScore(columns, f"{relative_path}, {location}" if relative_path else location)
         if self.model and len(models) > 1:
             raise BadInput(
@@ -195,10 +199,8 @@ def _recognise(file: Path) -> tuple[str, Any]:
     return "", None
 
 
-def _read_items(file: Path, relative_path: str, metric: str) -> list[tuple[str, Item]]:
-    """Return the scores of a file and remarks about it, each with its place in the file.
-
-    The place is empty if model and task identify the score.
+def _read_items(file: Path, relative_path: str, metric: str) -> list[Item]:
+    """Return the scores of a file and remarks about it.
 
     Args:
         file: the file.
@@ -211,7 +213,7 @@ def _read_items(file: Path, relative_path: str, metric: str) -> list[tuple[str, 
     """
     file_format, content = _recognise(file)
     if not file_format and relative_path:
-        return [("", Remark(relative_path, "not a file of scores"))]
+        return [Remark(relative_path, "not a file of scores")]
     try:
         if file_format in ("", "table"):  # for an unknown format, this raises an error that names the columns
             return list(_read_table(file))
@@ -223,15 +225,15 @@ def _read_items(file: Path, relative_path: str, metric: str) -> list[tuple[str, 
             items = _read_lighteval(content, metric)
         else:
             items = _read_harness(content, metric)
-        return [("", _refuse_other_than_share(item)) for item in items]
+        return [_refuse_wrong_value(item) for item in items]
     except _WRONG_SHAPE_ERRORS as error:
         reason = f"cannot be read as {_FORMATS[file_format or 'table']}"
         if not relative_path:
             raise BadInput(f"{file} {reason}") from error
-        return [("", Remark(relative_path, reason))]
+        return [Remark(relative_path, reason)]
 
 
-def _refuse_other_than_share(item: Item) -> Item:
+def _refuse_wrong_value(item: Item) -> Item:
     """Return the item, or a remark instead of a score that is not a number from 0 to 1."""
     if not isinstance(item, Score):
         return item
@@ -241,8 +243,8 @@ def _refuse_other_than_share(item: Item) -> Item:
     return Remark(item.task, f"a score must be a number from 0 to 1; got {value!r:.40}")
 
 
-def _read_table(path: Path) -> Iterator[tuple[str, Item]]:
-    """Yield the scores of a table with their places, and a remark about columns that are not known.
+def _read_table(path: Path) -> Iterator[Item]:
+    """Yield the scores of a table, and a remark about columns that are not known.
 
     Raises BadInput if the table lacks the column model, task or score.
     """
@@ -258,9 +260,9 @@ def _read_table(path: Path) -> Iterator[tuple[str, Item]]:
         unread_columns |= dict.fromkeys(
             name for name in row if name not in (*SCORES, *_SHOTS_COLUMNS, "metric", "filter")
         )
-        yield place, Score(row["model"], row.get("revision"), task, row["score"], row.get("n"))
+        yield Score(row["model"], row.get("revision"), task, row["score"], row.get("n"), place)
     if unread_columns:
-        yield "", Remark(f"columns {listed([name or '(without a name)' for name in unread_columns])}", "not known")
+        yield Remark(f"columns {listed([name or '(without a name)' for name in unread_columns])}", "not known")
 
 
 def _read_harness(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
