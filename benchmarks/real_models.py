@@ -116,7 +116,7 @@ def compare(name: str, folder: Path, dataset_words: list[str]) -> bool:
     """Measure a model, compute its ranks a second time without rbptrack, and print the results as a line of JSON.
 
     Args:
-        name: the name of the model in `MODELS`.
+        name: a key of `MODELS`.
         folder: the folder that contains the model's file.
         dataset_words: words of the command line that choose the dataset, such as `dataset=pydocs`.
 
@@ -160,10 +160,7 @@ def compare(name: str, folder: Path, dataset_words: list[str]) -> bool:
 def ranks_by_transformers(folder: Path, file: str, corpus: Corpus) -> tuple[IntArray, Any]:
     """Compute ranks and log-probabilities with transformers alone, one sequence at a time, with float64 logits.
 
-    Args:
-        folder: the folder that contains the model's file.
-        file: the name of this GGUF file.
-        corpus: the documents as sequences of tokens.
+    `file` is the name of the model's GGUF file in the folder.
 
     Returns:
         The rank of each scored token, (tokens,), and its log-probability in nats, (tokens,).

@@ -146,12 +146,12 @@ def time_methods(
     return seconds
 
 
-def relative_speed(seconds: Mapping[str, list[Seconds]], method: str, baseline: str, clock: int) -> float:
-    """Return the speed of a method divided by the speed of another (`baseline`), the median over the rounds.
+def speed_over_bare(seconds: Mapping[str, list[Seconds]], method: str, clock: int) -> float:
+    """Return the speed of a method divided by that of the method `bare`, the median over the rounds.
 
     `clock` is 0 for wall time and 1 for processor time.
     """
-    return median(b[clock] / a[clock] for a, b in zip(seconds[method], seconds[baseline], strict=True))
+    return median(b[clock] / a[clock] for a, b in zip(seconds[method], seconds["bare"], strict=True))
 
 
 def time_shape(shape: str, tokens: int, rounds: int, vocab_size: int) -> dict[str, Any]:
@@ -177,8 +177,8 @@ def time_shape(shape: str, tokens: int, rounds: int, vocab_size: int) -> dict[st
     for name in methods:
         result[name] = {
             "tokens_per_second": corpus.num_targets / median(wall for wall, _ in seconds[name]),
-            "over_bare": relative_speed(seconds, name, "bare", 0),
-            "over_bare_by_processor": relative_speed(seconds, name, "bare", 1),
+            "over_bare": speed_over_bare(seconds, name, 0),
+            "over_bare_by_processor": speed_over_bare(seconds, name, 1),
         }
     return result
 

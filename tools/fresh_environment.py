@@ -55,17 +55,11 @@ class Failed(Exception):
 
 
 def output(command: Sequence[str | Path], folder: Path, variables: Mapping[str, str] | None = None) -> str:
-    """Run a command and return what it writes on standard output and standard error.
+    """Run a command in a folder, and return what it writes on standard output and standard error.
 
-    Args:
-        command: the program and its arguments.
-        folder: the working folder.
-        variables: environment variables of the command, in addition to those of this process. Variables of this
-            process that would change what Python, MLflow, rbptrack or Hydra do are left out.
-
-    Raises:
-        Failed: the exit code is not 0, or the command takes longer than `PATIENCE`.
-
+    The command inherits the environment variables of this process, except those that would change what Python, MLflow,
+    rbptrack or Hydra do. `variables` are added. Raises Failed if the exit code is not 0, or if the command takes longer
+    than `PATIENCE`.
     """
     left_out = ("PYTHON", "MLFLOW_", "RBPTRACK_", "HYDRA_")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
@@ -91,9 +85,7 @@ def tracked_files() -> list[str]:
 def build(folder: Path) -> Path:
     """Build an sdist of the tracked files and a wheel from that sdist in `folder`/dist. Returns the path of the wheel.
 
-    Raises:
-        Failed: the build fails, or a distribution does not have exactly the tracked files.
-
+    Raises Failed if the build fails, or if a distribution does not have exactly the tracked files.
     """
     source = folder / "source"
     for name in tracked_files():

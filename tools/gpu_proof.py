@@ -181,7 +181,7 @@ def speeds(scale: Scale, device: str) -> Iterator[Row]:
             "step": "speed",
             "what": f"{shape}, {_dtype_name(dtype)}",
             "tokens_per_second": corpus.num_targets / float(np.median([wall for wall, _ in seconds["rbptrack"]])),
-            "over_bare": speed.relative_speed(seconds, "rbptrack", "bare", 0),
+            "over_bare": speed.speed_over_bare(seconds, "rbptrack", 0),
             "peak_bytes": _measure(model, corpus)[1],
         }
 

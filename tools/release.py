@@ -63,9 +63,7 @@ def missing_conditions(version: str, dates: dict[str, str]) -> list[str]:
 def release(*, with_tag: bool) -> None:
     """Check the version, build the distributions and, with `with_tag`, tag the commit and replace dist/.
 
-    Raises:
-        Failed: a file names another version, a build or git fails, or, with `with_tag`, something is missing.
-
+    Raises Failed if a file names another version, if a build or git fails, or if a condition of `with_tag` is not met.
     """
     version = str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
     versions, dates = versions_and_dates((ROOT / "CITATION.cff").read_text(), (ROOT / "CHANGELOG.md").read_text())

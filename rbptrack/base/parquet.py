@@ -33,12 +33,8 @@ _BATCH_ROWS = 2**17  # rows that are read at once; each column of a batch takes 
 def writing_table(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """Yield a writer for a table. Each call of the writer's `write_table` adds a row group.
 
-    When the block ends, the whole file is on the disk. If the block raises an exception, no file is written.
-
-    Args:
-        path: the file.
-        schema: the columns, and metadata to store in the file.
-
+    When the block ends, the whole file is on the disk. If the block raises an exception, no file is written. The file
+    also stores the metadata of the schema.
     """
     # Values of float columns rarely repeat, so a dictionary or compression would not make them smaller.
     floats = {field.name for field in schema if pa.types.is_floating(field.type)}

@@ -29,10 +29,8 @@ def names_a_secret(name: str) -> bool:
 def refuse_password(uri: str) -> None:
     """Refuse an address that holds a password, because rbptrack stores the address.
 
-    Raises:
-        BadInput: the address holds a password before its host or in its query, or it holds `@` and cannot be parsed.
-            The message does not show the password.
-
+    Raises BadInput if the address holds a password before its host or in its query, or if it holds `@` and cannot be
+    parsed. The message does not show the password.
     """
     if without_password(uri) == uri:
         return

@@ -24,10 +24,7 @@ def complete_words(context: typer.Context, incomplete: str) -> list[str]:
     Bash splits `model=nano/` into the three words `model`, `=` and `nano/`, and asks to complete the last one. Other
     shells treat it as one word.
 
-    Args:
-        context: Typer's context; its parameter `words` holds the words before the one to complete.
-        incomplete: the word to complete.
-
+    The parameter `words` of Typer's context holds the words before the one to complete.
     """
     from rbptrack.config.keys import key_types
 

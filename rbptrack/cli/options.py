@@ -169,9 +169,7 @@ def select_filtered(
 def with_selection(select: Callable[..., Selection]) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Return a decorator that replaces the parameter `selection` of a command by options of the command line.
 
-    Args:
-        select: the function that makes the selection. Its parameters become options of the command.
-
+    The options are the parameters of `select`, the function that makes the selection.
     """
     selection_parameters = signature(select, eval_str=True).parameters
 

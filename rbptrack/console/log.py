@@ -49,10 +49,7 @@ class _LogFile(logging.FileHandler):
 def log_to_file(file: Path, *, on_terminal: bool = False) -> Iterator[None]:
     """Append rbptrack's log to a file while a block runs.
 
-    Args:
-        file: the log file.
-        on_terminal: whether to also print errors and their tracebacks on standard error.
-
+    With `on_terminal`, errors and their tracebacks are also printed on standard error.
     """
     handlers: list[logging.Handler] = [_LogFile(file)]
     if on_terminal:

@@ -22,40 +22,27 @@ _GAP_WIDTH = 2  # spaces between two columns
 _SPACE = re.compile(r"\s+")
 
 
-def print_table(
-    frame: pd.DataFrame,
-    *,
-    formats: Mapping[str, str] | None = None,
-    by_importance: Sequence[str] = (),
-    title: str = "",
-    wrap: bool = False,
-) -> None:
+def print_table(frame: pd.DataFrame, *, by_importance: Sequence[str] = (), wrap: bool = False) -> None:
     """Print a frame without its index. Texts are aligned left and numbers right; missing values are empty cells.
 
-    If the table is wider than the terminal, some columns are left out, and a line below names them. Files and pipes
-    get all columns.
+    Floats have four significant digits. If the table is wider than the terminal, some columns are left out, and a line
+    below names them. Files and pipes get all columns.
 
     Args:
         frame: the table.
-        formats: the format of a column's numbers, such as `.3f`, by column; default: four significant digits.
         by_importance: the columns to keep if the table is too wide, the most important first. If one of them does not
             fit, no less important column is shown. Of the other columns, the leftmost are kept first. The first column
             of the frame is always shown.
-        title: a line to print above the table.
         wrap: if True, no column is left out. If the table is too wide, the last column is broken into lines.
 
     """
     console = Console(highlight=False)
     max_width = console.width if console.is_terminal else sys.maxsize
-    (head, *rows), left_out = table_lines(
-        frame, sys.maxsize if wrap else max_width, formats=formats, by_importance=by_importance
-    )
+    (head, *rows), left_out = table_lines(frame, sys.maxsize if wrap else max_width, by_importance=by_importance)
     if wrap:
         indent = " " * min(head.rindex(str(frame.columns[-1])), max_width // 2)
         rows = [line for row in rows for line in textwrap.wrap(row, max_width, subsequent_indent=indent)]
     with tqdm.external_write_mode(file=sys.stdout):
-        if title:
-            console.print(Text(printable(title), style="bold"), soft_wrap=True)
         console.print(Text(head, style="bold"), soft_wrap=True)
         for row in rows:
             print(row)
@@ -64,22 +51,20 @@ def print_table(
 
 
 def table_lines(
-    frame: pd.DataFrame, max_width: int, *, formats: Mapping[str, str] | None = None, by_importance: Sequence[str] = ()
+    frame: pd.DataFrame, max_width: int, *, by_importance: Sequence[str] = ()
 ) -> tuple[list[str], list[str]]:
     """Format a frame as lines of text.
 
     Args:
         frame: the table.
         max_width: the largest width of a line in characters. Columns that do not fit are left out.
-        formats: the format of a column's numbers, such as `.3f`, by column; default: four significant digits.
         by_importance: the columns to keep if the table is too wide, the most important first.
 
     Returns:
         The lines, beginning with the line of column names, and the names of the columns that are left out.
 
     """
-    formats = formats or {}
-    columns = {str(name): [_format_cell(value, formats.get(str(name), "")) for value in frame[name]] for name in frame}
+    columns = {str(name): list(map(_format_cell, frame[name])) for name in frame}
     numeric = {str(name) for name in frame if frame[name].dtype.kind in "iuf"}
     widths = {name: max(map(cell_len, (name, *cells))) for name, cells in columns.items()}
     shown, left_out = _choose_columns(widths, max_width, by_importance)
@@ -109,7 +94,7 @@ def _pad(cells: Sequence[str], width: int, *, align_right: bool) -> list[str]:
     return [space + cell if align_right else cell + space for cell, space in zip(cells, spaces, strict=True)]
 
 
-def _format_cell(value: Any, number_format: str) -> str:
+def _format_cell(value: Any) -> str:
     if value is None or value != value or str(value) in ("<NA>", "NaT"):  # NaN differs from itself
         return ""
     if isinstance(value, bool):
@@ -117,7 +102,7 @@ def _format_cell(value: Any, number_format: str) -> str:
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, int):
-        return format(value, number_format or ",")
+        return format(value, ",")
     if isinstance(value, float):
-        return format(value, number_format or ".4g")
+        return format(value, ".4g")
     return printable(_SPACE.sub(" ", str(value)))

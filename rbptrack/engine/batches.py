@@ -89,7 +89,7 @@ def group_sequences(corpus: Corpus, sequences: Sequence[int], batch_tokens: int)
     The groups depend on the arguments only. A measurement that is continued therefore uses the same batches.
 
     Args:
-        corpus: the corpus.
+        corpus: the corpus that holds the sequences.
         sequences: the numbers of the sequences in the corpus, sorted by falling length.
         batch_tokens: the largest number of tokens of a batch, padding included. A longer sequence forms a batch alone.
 

@@ -140,18 +140,18 @@ class Forward:
 
     def _score_at_once(self, batch: Batch) -> Scores:
         """Score a batch in one forward pass of the model and, if there is one, of the reference."""
-        states = self._states(self._model, batch)
+        states = self._hidden_states(self._model, batch)
         reference = self._model.reference
         scorer = self._prepare_scorers()
         if reference is None:
             return scorer(states, batch.target_ids)
         pair = PairScorer(scorer, self._thread_scorers.reference, entries=reference.entries)
-        scores = pair(states, self._states(reference.model, batch), batch.target_ids)
+        scores = pair(states, self._hidden_states(reference.model, batch), batch.target_ids)
         with self._lock:
             self._padding_mass = torch.maximum(self._padding_mass, pair.padding_mass)
         return scores
 
-    def _states(self, model: CausalModel, batch: Batch) -> Tensor:
+    def _hidden_states(self, model: CausalModel, batch: Batch) -> Tensor:
         """Return the hidden states (targets, width) that predict a batch's targets."""
         hidden = model.backbone(batch.token_ids)  # (sequences, length, width)
         # A model that is spread over several devices returns hidden states on the last device.

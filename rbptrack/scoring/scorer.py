@@ -198,13 +198,8 @@ def fused_reduction(logits: Tensor, target_logits: Tensor, highest: Tensor) -> t
     """Compute greater, ties, logprob, entropy and top_logprob of `Scores`, (tokens,) each.
 
     torch compiles this function into one pass over the logits. The formulas are those of `eager_reduction`. The search
-    for the largest entry is not part of it, because `row_maxima` is faster than compiled code.
-
-    Args:
-        logits: (tokens, vocabulary), float32.
-        target_logits: the targets' logits, (tokens, 1).
-        highest: the largest entry of each row, (tokens, 1).
-
+    for the largest entry of each row, `highest` (tokens, 1), is not part of it, because `row_maxima` is faster than
+    compiled code.
     """
     greater = (logits > target_logits).sum(1, dtype=torch.int32)
     equal = (logits == target_logits).sum(1, dtype=torch.int32)
@@ -248,16 +243,8 @@ def compiled_cpu_reduction(vocab_size: int) -> Reduction | None:
 def choose_reduction(candidate: Reduction, logits: Tensor, target_logits: Tensor) -> tuple[Reduction, str]:
     """Return a reduction if it agrees with eager operations on some logits, otherwise `eager_reduction`.
 
-    Args:
-        candidate: the reduction to check.
-        logits: logits, (tokens, vocabulary), float32.
-        target_logits: the targets' logits, (tokens, 1).
-
-    Returns:
-        The candidate and an empty text if the numbers agree. Otherwise `eager_reduction` and a note for the user.
-
-    Raises:
-        torch.OutOfMemoryError: memory ran out, so the candidate could not be checked.
+    The text is empty if the numbers agree, and otherwise a note for the user. Raises torch.OutOfMemoryError if memory
+    ran out, so that the candidate could not be checked.
     """
     expected = eager_reduction(logits, target_logits)
     try:

@@ -74,10 +74,7 @@ def cached_table(name: str, schema: pa.Schema, compute: Callable[[], pa.Table]) 
 def cached_line(name: str, compute: Callable[[], str]) -> str:
     """Return the line of text that is cached under a name. If it is missing or damaged, compute and cache it first.
 
-    Args:
-        name: the name of the line in the cache. It must change with everything that the line depends on.
-        compute: the function that computes the line.
-
+    The name must change with everything that the line depends on.
     """
     path = root() / f"{name}.txt"
     with suppress(OSError, ValueError):

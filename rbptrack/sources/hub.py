@@ -34,7 +34,7 @@ class MissingRepository:
 
     Attributes:
         kind: "model" or "dataset".
-        repo: the repository's id on the hub.
+        repo: the repository's id on the Hub.
         revision: the requested revision.
         patterns: patterns of the files that are needed; empty for all files.
 
@@ -141,15 +141,9 @@ def _answers_http(endpoint: SplitResult) -> bool:
 def find_commit(kind: Kind, repo: str, revision: str, patterns: Sequence[str] = ()) -> str:
     """Return the commit (hex) of a repository's revision, from the Hub or, if it cannot be reached, from the cache.
 
-    Args:
-        kind: "model" or "dataset".
-        repo: the repository's id.
-        revision: a branch, a tag or a commit.
-        patterns: patterns of the files that are needed, for the error message; empty for all files.
-
-    Raises:
-        BadInput: the Hub does not know the repository or the revision, or cannot be reached and it is not cached.
-
+    The revision is a branch, a tag or a commit. The error message names the `patterns` of the files that are needed.
+    Raises BadInput if the Hub does not know the repository or the revision, or if it cannot be reached and the revision
+    is not cached.
     """
     # rbptrack caches the commit itself, because a streamed dataset is not in the Hub's own cache.
     cached_commit = cache.root() / "commits" / f"{kind}s--{repo}@{revision}".replace("/", "--")
@@ -207,7 +201,7 @@ def call_hub(kind: Kind, repo: str, revision: str, request: Callable[[], T]) -> 
 
 
 def _explain(kind: Kind, repo: str, revision: str, error: BaseException) -> RbptrackError | None:
-    """Return an error for the user that explains an exception, or None if the exception does not come from the hub.
+    """Return an error for the user that explains an exception, or None if the exception does not come from the Hub.
 
     The exception and its causes are examined, because libraries wrap the exceptions of the Hub in their own.
     """

@@ -82,9 +82,7 @@ def pin_dataset(config: DatasetConfig) -> Pinned:
     If all data files of a folder are text files, the files are pinned instead of the folder, and each is one document.
     A folder with a README.md is pinned as a folder, because a README.md can tell `datasets` how to read the files.
 
-    Raises:
-        BadInput: a folder or file does not exist or cannot be read, or the Hub does not know the repository.
-
+    Raises BadInput if a folder or file does not exist or cannot be read, or if the Hub does not know the repository.
     """
     if config.files and not config.repo:
         return _pin_files(_matching_files(config.files))
@@ -103,7 +101,7 @@ def pin_dataset(config: DatasetConfig) -> Pinned:
 def needed_files(config: DatasetConfig) -> tuple[str, ...]:
     """Return patterns of the files of a Hub dataset that are read. Return no pattern if all files may be read.
 
-    The files of a configuration are expected in a folder with the configuration's name, as is usual on the hub.
+    The files of a configuration are expected in a folder with the configuration's name, as is usual on the Hub.
     README.md is always read, because it assigns files to splits.
     """
     if config.files:

@@ -31,14 +31,8 @@ def find_or_create_logged_model(experiment: Experiment, record: Record, run_id: 
     function completes it. The source run of such a LoggedModel is the unfinished run of that process, which was
     deleted.
 
-    Args:
-        experiment: the experiment of the measurement.
-        record: the record of the measurement.
-        run_id: the ID of the run of the measurement, which becomes the source run of a new LoggedModel.
-
-    Returns:
-        The ID, or None if the server is too old for LoggedModels.
-
+    The measurement's run becomes the source run of a new LoggedModel. Returns None if the server is too old for
+    LoggedModels.
     """
     from mlflow.entities import LoggedModelStatus
     from mlflow.exceptions import MlflowException

@@ -115,9 +115,8 @@ class Record:
     def parse(cls, content: bytes) -> Record:
         """Parse the content of record.json.
 
-        Raises:
-            MissingArtifact: it is not JSON, has other keys than a record, or has a curve that is not a list of pairs.
-
+        Raises MissingArtifact if the content is not JSON, has other keys than a record, or has a curve that is not a
+        list of pairs.
         """
         try:
             data = json.loads(content)

@@ -46,10 +46,10 @@ def test_time_methods_times_every_method_in_every_round() -> None:
 
 
 @pytest.mark.parametrize(("clock", "ratio"), [(0, 1.0), (1, 1.5)])
-def test_relative_speed_is_the_median_over_rounds(clock: int, ratio: float) -> None:
+def test_speed_over_bare_is_the_median_over_rounds(clock: int, ratio: float) -> None:
     """Each round has the seconds of two clocks."""
     seconds = {"ours": [(1.0, 2.0), (2.0, 3.0), (4.0, 4.0)], "bare": [(2.0, 3.0), (1.0, 9.0), (4.0, 4.0)]}
-    assert speed.relative_speed(seconds, "ours", "bare", clock) == ratio
+    assert speed.speed_over_bare(seconds, "ours", clock) == ratio
 
 
 def test_stores_make_twice_makes_measurements_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
