@@ -215,8 +215,8 @@ def run_readme_commands(environment: Environment) -> None:
 def run_pages(environment: Environment, chosen: Sequence[Path]) -> None:
     """Run the commands of pages with the installed program. Raises Failed if an output differs from its page."""
     python = environment.programs / "python"
-    place = environment.folder / "tutorials"
-    command: tuple[str | Path, ...] = (python, "-m", "tools.tutorials", "--folder", place, *chosen)
+    folder = environment.folder / "tutorials"
+    command: tuple[str | Path, ...] = (python, "-m", "tools.tutorials", "--folder", folder, *chosen)
     if subprocess.run(command, cwd=ROOT, check=False).returncode:
         raise Failed("a command printed something else than its page shows")
     environment.check_modules("the tutorials")

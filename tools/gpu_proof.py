@@ -97,16 +97,16 @@ SCALES = {
 @torch.inference_mode()
 def against_float64(scale: Scale, device: str) -> Iterator[Row]:
     """Compare the scores of random hidden states with float64 logits. Random targets have ranks of all magnitudes."""
-    draw = torch.Generator(device=device).manual_seed(0)
+    generator = torch.Generator(device=device).manual_seed(0)
     for shape, dtype, tf32 in product(scale.shapes, DTYPES, scale.tf32):
         if tf32 and dtype != torch.float32:
             continue
         set_precision(tf32)
         vocab_size = scale.vocab_size or SHAPES[shape]["vocab_size"]
         width = SHAPES[shape]["hidden_size"]
-        weight = (torch.randn(vocab_size, width, device=device, generator=draw) * 3 / width**0.5).to(dtype)
-        hidden = torch.randn(scale.rows, width, device=device, generator=draw).to(dtype)
-        targets = torch.randint(vocab_size, (scale.rows,), device=device, generator=draw)
+        weight = (torch.randn(vocab_size, width, device=device, generator=generator) * 3 / width**0.5).to(dtype)
+        hidden = torch.randn(scale.rows, width, device=device, generator=generator).to(dtype)
+        targets = torch.randint(vocab_size, (scale.rows,), device=device, generator=generator)
         scorer = Scorer(Head(weight), chunk_tokens=256)
         scores = scorer(hidden, targets)
         rank = (scores.greater + scores.ties + 1).long()

@@ -149,9 +149,9 @@ def build_corpus(work: Path) -> None:
             train.append((name, text))
     training_docstrings = [(f"{name}:docstrings", docstrings(text)) for name, text in train]
     train += [(name, text) for name, text in training_docstrings if len(text) >= 400]
-    seen: set[int] = set()
+    training_shingles: set[int] = set()
     for _, text in train:
-        seen |= shingles(text)
+        training_shingles |= shingles(text)
 
     def without_copies(documents: Sequence[Document]) -> list[Document]:
         """Return the beginnings of the documents that copy little from the training text."""
@@ -159,7 +159,7 @@ def build_corpus(work: Path) -> None:
         for name, text in documents:
             head = text[:DOCUMENT_CHARACTERS]
             head_shingles = shingles(head)
-            if len(head_shingles & seen) / len(head_shingles) <= MAX_COPIED:
+            if len(head_shingles & training_shingles) / len(head_shingles) <= MAX_COPIED:
                 heads.append((name, head))
         return heads
 
@@ -358,22 +358,23 @@ class Training:
                 optimizer.step()
                 optimizer.zero_grad()
             losses.append(float(loss.detach()))
-            done = step + 1
-            if done % 200 == 0 or done == steps or done in self.run.keep:
-                self._log_losses(done, sum(losses) / len(losses))
+            steps_done = step + 1
+            if steps_done % 200 == 0 or steps_done == steps or steps_done in self.run.keep:
+                self._log_losses(steps_done, sum(losses) / len(losses))
                 losses.clear()
-            if done in self.run.keep:
-                torch.save({"model": self.model.state_dict()}, self.work / f"{self.run.name}-step{done}.pt")
-            if time.monotonic() - saved_at > 120 or done == steps:
-                self._save(done)
+            if steps_done in self.run.keep:
+                torch.save({"model": self.model.state_dict()}, self.work / f"{self.run.name}-step{steps_done}.pt")
+            if time.monotonic() - saved_at > 120 or steps_done == steps:
+                self._save(steps_done)
                 saved_at = time.monotonic()
 
-    def _log_losses(self, step: int, train: float) -> None:
-        held_out = 0.0
+    def _log_losses(self, step: int, training_loss: float) -> None:
+        loss_sum = 0.0
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
             for rows in torch.split(self.held_out, 16):
-                held_out += float(self.loss(rows)) * len(rows)
-        row = {"step": step, "steps": self.run.steps, "train": train, "held_out": held_out / len(self.held_out)}
+                loss_sum += float(self.loss(rows)) * len(rows)
+        held_out_loss = loss_sum / len(self.held_out)
+        row = {"step": step, "steps": self.run.steps, "train": training_loss, "held_out": held_out_loss}
         with (self.work / f"{self.run.name}.jsonl").open("a") as out:
             out.write(json.dumps(row) + "\n")
 

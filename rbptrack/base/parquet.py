@@ -99,15 +99,15 @@ def read_rows(path: Path, column: str, values: Collection[int]) -> pa.Table:
         FileAccessError: the operating system cannot open or read the file.
 
     """
-    wanted = np.unique(np.fromiter(values, np.int64))
-    value_set = pa.array(wanted)
+    wanted_values = np.unique(np.fromiter(values, np.int64))
+    value_set = pa.array(wanted_values)
     with _open_checked(path) as file:
         column_number = file.schema_arrow.names.index(column)
         tables = [file.schema_arrow.empty_table()]
         for group in range(file.num_row_groups):
             statistics = file.metadata.row_group(group).column(column_number).statistics
             if statistics is not None and statistics.has_min_max:
-                if not ((wanted >= statistics.min) & (wanted <= statistics.max)).any():
+                if not ((wanted_values >= statistics.min) & (wanted_values <= statistics.max)).any():
                     continue
             for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group], use_threads=False):
                 rows = pa.Table.from_batches([batch])

@@ -18,7 +18,7 @@ _MIN_SHOWN_ERROR = 1e-6  # the smallest standard error that these digits can sho
 
 
 def sort_measurements(frame: pd.DataFrame, sort: str) -> pd.DataFrame:
-    """Sort the rows of `Runs.frame` by columns, whose names are separated by commas.
+    """Sort the rows of `Runs.frame` by the columns in `sort`, a text with commas between names.
 
     `-ce` sorts by `ce` from large to small. If `sort` is empty, measurements are sorted by dataset, family, size and
     name. Raises BadInput if a column does not exist.

@@ -22,7 +22,7 @@ class PairScorer:
 
     Args:
         scorer: the scorer of the measured model.
-        reference: the scorer of the reference model, on the same device, with chunks of the same size.
+        reference: the scorer of the reference model. Its device and the size of its chunks equal those of `scorer`.
         entries: the number of vocabulary entries that are compared. They are the first rows of both heads. The rows
             after them are padding.
 

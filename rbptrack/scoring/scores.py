@@ -37,9 +37,6 @@ class Scores:
     reference_top: Tensor | None = None
     reference_rank: Tensor | None = None
 
-    def __len__(self) -> int:
-        return len(self.greater)
-
     @property
     def columns(self) -> dict[str, Tensor]:
         """The fields that are not None, by their names."""

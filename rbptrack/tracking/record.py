@@ -220,8 +220,8 @@ def compute_histogram(ranks: Path) -> RankHistogram:
 def ce_and_rbp_metrics(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float]:
     """Return CE (nats), rbp_<k>, their standard errors and the number of scored tokens as metrics.
 
-    Standard errors come from the sums over documents, or over groups, in `counts`, whose `ks` are the k of rbp_<k>.
-    With too few documents, standard errors are left out.
+    `counts` holds sums over documents, or over groups, from which the standard errors are computed. Its `ks` are the k
+    of rbp_<k>. With too few documents, standard errors are left out.
     """
     names = [Metric.CE, *map(rbp_name, counts.ks)]
     values = [histogram.ce, *(histogram.rbp(k) for k in counts.ks)]
