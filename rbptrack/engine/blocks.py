@@ -45,6 +45,8 @@ class Blocks:
         corpus: the corpus that is measured.
         folder: the folder of the blocks. It is created if it does not exist. Damaged blocks in it are deleted, and
             their sequences are measured again.
+        vocab_size: |V|, which the rank table stores.
+        strict: whether metrics use the strict rank.
 
     Attributes:
         saved: the sequences of each block on disk, in order. Sequences are counted in the order in which they are
@@ -55,9 +57,11 @@ class Blocks:
 
     """
 
-    def __init__(self, corpus: Corpus, folder: Path) -> None:
+    def __init__(self, corpus: Corpus, folder: Path, *, vocab_size: int, strict: bool) -> None:
         self._corpus = corpus
         self._folder = folder
+        self._vocab_size = vocab_size
+        self._strict = strict
         folder.mkdir(parents=True, exist_ok=True)
         self._check_corpus()
         self._sections = _sections(corpus.lengths)
@@ -81,20 +85,11 @@ class Blocks:
                 yield range(begin, begin + len(sequences)), make_batch(self._corpus, sequences)
                 begin += len(sequences)
 
-    def write(
-        self, block: range, scored: Sequence[tuple[Batch, Scores]], vocab_size: int, *, strict: bool = False
-    ) -> None:
-        """Write the scores of a block. They are on the disk when the function returns.
+    def write(self, block: range, scored: Sequence[tuple[Batch, Scores]]) -> None:
+        """Write a block: its batches and their scores, in the order of the sequences.
 
-        Args:
-            block: the range of the sequences.
-            scored: the block's batches and their scores, in the order of the sequences.
-            vocab_size: |V|, which the rank table stores.
-            strict: whether metrics use the strict rank.
-
-        Raises:
-            MeasurementError: a log-probability or a KL is not finite. The error names the first document and position.
-
+        The scores are on the disk when the function returns. Raises MeasurementError if a log-probability or a KL is
+        not finite. The error names the first document and position with such a number.
         """
         index = np.concatenate([batch.target_index.numpy() for batch, _ in scored])
         order = np.argsort(index, kind="stable")
@@ -104,7 +99,7 @@ class Blocks:
         self._check_finite(index, columns)
         for name in ("document", "position", "field", "token"):
             columns[name] = getattr(self._corpus, name)[index]
-        table = RankTable.from_arrays(vocab_size=vocab_size, strict=strict, **columns)
+        table = RankTable.from_arrays(vocab_size=self._vocab_size, strict=self._strict, **columns)
         table.write(self._path(block))
         self.saved = sorted([*self.saved, block], key=lambda saved: saved.start)
 

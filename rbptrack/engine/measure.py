@@ -66,14 +66,14 @@ def measure(
     targets = corpus.token[corpus.scorable]
     longest = int(corpus.lengths.max())
     model.check_corpus(longest=longest, largest_target=int(targets.max(initial=0)))
-    blocks = Blocks(corpus, folder / "blocks")
+    blocks = Blocks(corpus, folder / "blocks", vocab_size=model.vocab_size, strict=strict)
     saved_tokens = sum(blocks.num_tokens(block) for block in blocks.saved)
     if saved_tokens:
         progress(saved_tokens)
     _reset_peak_memory(model.device)
     forward = Forward(model, engine, longest=longest, targets=len(targets) - saved_tokens)
     started = time.perf_counter()
-    _measure_missing(forward, blocks, _BlockWriter(blocks, model.vocab_size, strict=strict), progress)
+    _measure_missing(forward, blocks, progress)
     seconds = time.perf_counter() - started
     sums = _Sums(ks, model.vocab_size)
     RankTable.write_pieces(folder / RANKS_FILE, sums.add_sections(blocks, corpus))
@@ -97,8 +97,9 @@ def measure(
     )
 
 
-def _measure_missing(forward: Forward, blocks: Blocks, writer: _BlockWriter, progress: Callable[[int], object]) -> None:
-    """Score the batches whose scores are not on disk, and write the scores in blocks."""
+def _measure_missing(forward: Forward, blocks: Blocks, progress: Callable[[int], object]) -> None:
+    """Score the batches that are not on disk, and write their scores in blocks."""
+    writer = _BlockWriter(blocks)
     ranges: deque[range] = deque()  # the sequences of each batch that is being computed
 
     def batches() -> Iterator[Batch]:
@@ -123,10 +124,8 @@ class _BlockWriter:
     The batches of a block hold consecutive sequences.
     """
 
-    def __init__(self, blocks: Blocks, vocab_size: int, *, strict: bool) -> None:
+    def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
-        self._vocab_size = vocab_size
-        self._strict = strict
         self._scored: list[tuple[Batch, Scores]] = []
         self._sequences = range(0)  # the sequences of the collected batches
         self._saved_at = time.monotonic()
@@ -147,7 +146,7 @@ class _BlockWriter:
         if self._scored:
             scored = self._scored
             self._scored = []  # emptied before writing, because an interrupt during writing calls `save` again
-            self._blocks.write(self._sequences, scored, self._vocab_size, strict=self._strict)
+            self._blocks.write(self._sequences, scored)
 
 
 class _Sums:
