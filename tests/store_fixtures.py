@@ -24,18 +24,6 @@ WriteCell = Callable[..., Path]
 
 
 @pytest.fixture
-def pictures() -> None:
-    """Let the program draw a picture of the ranks of each measurement that the test delivers."""
-
-
-@pytest.fixture(autouse=True)
-def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deliver measurements without a picture, which takes 0.15 s, unless the test uses the fixture `pictures`."""
-    if "pictures" not in request.fixturenames:
-        monkeypatch.setattr("rbptrack.tracking.outbox.draw_picture", lambda _: [])
-
-
-@pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """The default store of the current folder, which is `tmp_path`. It holds no runs."""
     monkeypatch.chdir(tmp_path)

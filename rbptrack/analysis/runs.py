@@ -74,7 +74,10 @@ class Runs:
         names = [*DTYPE_BY_COLUMN, *(name for name in frame.columns if name not in DTYPE_BY_COLUMN and name != "name")]
         table = frame.reindex(columns=names).reset_index(drop=True)
         types = dict(DTYPE_BY_COLUMN) | dict.fromkeys(filter(is_rbp_column, names), "Float64")
-        table = table.astype(types)
+        dtypes = table.dtypes
+        # Only columns of another type are converted, because a selection of typed measurements has none.
+        converted = {name: table[name].astype(type_) for name, type_ in types.items() if dtypes[name] != type_}
+        table = table.assign(**converted)
         table.insert(0, "name", _unique_names(table))
         table["size"] = table["size"].astype(_size_type(table))
         self.frame = table

@@ -15,7 +15,7 @@ import typer
 from rbptrack.cli.options import Selection, select_all, with_selection
 from rbptrack.console.output import open_in_browser, print_text
 
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.1
 
 
 @with_selection(select_all)

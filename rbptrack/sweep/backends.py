@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from rbptrack.base.errors import BadInput, RbptrackError, StoreAway
 from rbptrack.base.escape import file_part
@@ -40,7 +40,8 @@ LARGE_MODEL_PARAMS = 1e9
 ReportOutcome = Callable[[int, Outcome], None]
 """A function that a backend calls when a cell has ended. It gets the cell's number and its outcome."""
 
-_POLL_SECONDS = 1.0
+_POLL_SECONDS = 0.05  # how often to ask whether a process has ended
+_COLLECT_SECONDS = 1.0  # how often to look for finished measurements, whose folders may be on a network
 _PATIENCE_SECONDS = 60.0  # how long to wait for another command that is delivering a measurement
 _GPU_NAME = re.compile(r"\d+|(GPU|MIG)-.+")  # as in CUDA_VISIBLE_DEVICES
 _SCRIPT_FILE = "job.sh"
@@ -361,7 +362,7 @@ def run_on_gpus(commands: Sequence[list[str]], gpus: Sequence[str], folder: Path
                 with (folder / f"{number}.log").open("ab") as output:
                     process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
                 gpu_by_process[process] = gpu
-            time.sleep(_POLL_SECONDS)
+            _wait_for_an_end(gpu_by_process)
             ended_processes = [process for process in gpu_by_process if process.poll() is not None]
             for process in ended_processes:
                 free_gpus.append(gpu_by_process.pop(process))
@@ -411,12 +412,19 @@ def submit_and_wait(script: Path, fingerprints: Sequence[str], collect: Callable
         print_text(f"submitted as SLURM array {array_id}; output: {short_path(script.parent)}")
         try:
             while sbatch.poll() is None:
-                time.sleep(_POLL_SECONDS)
+                _wait_for_an_end([sbatch])
                 collect()
         except BaseException:
             sbatch.terminate()
             print_text(f"The jobs go on. Run the command again to deliver their results; scancel {array_id} ends them.")
             raise
+
+
+def _wait_for_an_end(processes: Collection[subprocess.Popen[Any]]) -> None:
+    """Wait until one of the processes has ended, but at most a second."""
+    deadline = time.monotonic() + _COLLECT_SECONDS
+    while time.monotonic() < deadline and all(process.poll() is None for process in processes):
+        time.sleep(_POLL_SECONDS)
 
 
 def _check_cells(

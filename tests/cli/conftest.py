@@ -9,10 +9,7 @@ import pytest
 
 from rbptrack.config.paths import embedded
 from tests.conftest import RunCommand
-from tests.store_fixtures import no_pictures
 from tests.tiny_models import TEXT
-
-__all__ = ["no_pictures"]
 
 TEXTS = [TEXT[300 * i : 300 * (i + 1)] for i in range(24)]
 """The documents of the dataset `code`: 24 texts of 300 characters."""

@@ -1,5 +1,5 @@
 """Fixtures of tests that need a store and finished cells."""
 
-from tests.store_fixtures import no_pictures, store, write_cell
+from tests.store_fixtures import store, write_cell
 
-__all__ = ["no_pictures", "store", "write_cell"]
+__all__ = ["store", "write_cell"]

@@ -10,9 +10,9 @@ import pytest
 
 from rbptrack.config.compose import compose
 from rbptrack.config.schema import Config
-from tests.store_fixtures import no_pictures, store
+from tests.store_fixtures import store
 
-__all__ = ["no_pictures", "store"]
+__all__ = ["store"]
 
 Configs = Callable[..., list[Config]]
 SMALL = ("model=nano/6k", "dataset=pydocs", "dataset.documents=3", "engine.threads=1")

@@ -6,9 +6,9 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from rbptrack.tracking import Store
-from tests.store_fixtures import no_pictures, pictures, store, write_cell
+from tests.store_fixtures import store, write_cell
 
-__all__ = ["no_pictures", "pictures", "runs_in", "store", "write_cell"]
+__all__ = ["runs_in", "store", "write_cell"]
 
 
 def runs_in(store: Store, experiment: str = "rbptrack") -> list[Run]:
