@@ -36,12 +36,11 @@ def examples(short: int) -> settings:
 
 @pytest.fixture(scope="session", autouse=True)
 def _empty_caches(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Use empty caches and none of the user's settings. Each process uses one thread, because two run at once."""
+    """Use empty caches and none of the user's settings."""
     folder = tmp_path_factory.mktemp("cache")
     os.environ["RBPTRACK_CACHE"] = str(folder / "rbptrack")
     os.environ["HF_HOME"] = str(folder / "huggingface")
     os.environ["HF_HUB_OFFLINE"] = "1"
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     for name in ("COLUMNS", "MLFLOW_TRACKING_URI"):
         os.environ.pop(name, None)
 
