@@ -73,7 +73,7 @@ class Runs:
     def __init__(self, frame: pd.DataFrame, store: RankStore) -> None:
         names = [*DTYPE_BY_COLUMN, *(name for name in frame.columns if name not in DTYPE_BY_COLUMN and name != "name")]
         table = frame.reindex(columns=names).reset_index(drop=True)
-        types = dict(DTYPE_BY_COLUMN) | dict.fromkeys(filter(is_rbp_column, names), "Float64")
+        types: dict[str, Any] = dict(DTYPE_BY_COLUMN) | dict.fromkeys(filter(is_rbp_column, names), "Float64")
         dtypes = table.dtypes
         # Only columns of another type are converted, because a selection of typed measurements has none.
         converted = {name: table[name].astype(type_) for name, type_ in types.items() if dtypes[name] != type_}
