@@ -117,8 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"There is no case {', '.join(sorted(unknown))}. The cases are {', '.join(names)}.")
     results = []
-    with tempfile.TemporaryDirectory() as name:
-        native_folder = Path(name)
+    with tempfile.TemporaryDirectory() as temporary:
+        native_folder = Path(temporary)
         expected: list[str] = []
         if not options.without_demo:
             if measure_demo(CASES[0], Path(sys.executable), native_folder):
@@ -127,11 +127,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return 1
         for case in CASES:
             if not options.names or case.name in options.names:
-                outcome = run_case(case, native_folder, expected)
-                results.append(outcome)
-                print(f"{outcome}\n", flush=True)
+                results.append(run_case(case, native_folder, expected))
+                print(f"{results[-1]}\n", flush=True)
     print(*table(results), sep="\n")
-    return 0 if all(outcome.passed for outcome in results) else 1
+    return 0 if all(result.passed for result in results) else 1
 
 
 def run_case(case: Case, native_folder: Path, expected: Sequence[str]) -> CaseResult:
@@ -158,14 +157,14 @@ def run_case(case: Case, native_folder: Path, expected: Sequence[str]) -> CaseRe
     if not passed:
         print(tests.stdout, flush=True)
     summary = tests.stdout.splitlines()[-1].partition(" in ")[0] if passed else "failed"
-    outcome = CaseResult(case.name, versions, summary, passed=passed)
+    result = CaseResult(case.name, versions, summary, passed=passed)
     if not expected:
-        return outcome
+        return result
     if case is CASES[0]:
-        return replace(outcome, analysed=f"{len(expected)} lines", measured=f"{len(expected)} lines")
+        return replace(result, analysed=f"{len(expected)} lines", measured=f"{len(expected)} lines")
     analysed = analysis_lines(native_folder, case, python)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         measured = analysis_lines(folder, case, python) if measure_demo(case, python, folder) else []
     analysis_diff = differences(expected, analysed)
     measurement_diff = differences(expected, measured, share=MAX_SHARE)
@@ -174,7 +173,7 @@ def run_case(case: Case, native_folder: Path, expected: Sequence[str]) -> CaseRe
     changed_numbers = sum(number != expected_number for expected_number, number in pairs)
     measured_text = f"equal but for {changed_numbers} numbers" if changed_numbers else "equal"
     return replace(
-        outcome,
+        result,
         analysed="different" if analysis_diff else "equal",
         measured="different" if measurement_diff else measured_text,
         passed=passed and not analysis_diff and not measurement_diff,
@@ -182,7 +181,7 @@ def run_case(case: Case, native_folder: Path, expected: Sequence[str]) -> CaseRe
 
 
 def table(results: Iterable[CaseResult]) -> list[str]:
-    """Return the outcomes as the lines of a table in Markdown."""
+    """Return the results as the lines of a table in Markdown."""
     rows = [(result.case, result.tests, result.analysed, result.measured, result.versions) for result in results]
     head = ("case", "tests", "the first case's demo", "the demo measured again", ", ".join(LIBRARIES))
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]

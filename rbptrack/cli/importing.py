@@ -108,8 +108,4 @@ def _make_name_reader() -> Callable[[str], tuple[str, str]]:
     from rbptrack.config.registration import published_names
 
     published = cache(published_names)  # reads the configs on first use
-
-    def read_name(model: str) -> tuple[str, str]:
-        return published().get(model.lower().rpartition("/")[2]) or family_and_size(model)
-
-    return read_name
+    return lambda model: published().get(model.lower().rpartition("/")[2]) or family_and_size(model)

@@ -111,7 +111,6 @@ def _row_metrics(row: ImportedRow) -> dict[str, float]:
     """Return the numbers of a row as metrics, including rbp_<k> and standard errors."""
     columns = row.model_dump(exclude_none=True)
     names = [name for name in IMPORTABLE_COLUMNS if FACT_BY_NAME[name].place is Place.METRIC]
-    names.remove(Metric.NON_EMBEDDING_PARAMS)
     metrics = {name: float(columns[name]) for name in names if name in columns}
     metrics |= row.model_extra or {}
     if row.non_embedding_params is not None:
