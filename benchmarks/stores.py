@@ -23,15 +23,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from scipy.special import ndtr
 
 from rbptrack.config.paths import cells_folder
 from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
 from rbptrack.ranks import FloatArray, RankTable, log_grid
-from rbptrack.ranks.measurement import RANKS_FILE, Measurement
 from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.tracking import Facts, Outbox, Store, write_record
+from rbptrack.tracking import Outbox, Store
+from studies.synthetic import draw_ranks, write_cell
 
 ROOT = Path(__file__).parent.parent
 VOCABULARY = 50_304
@@ -64,10 +62,7 @@ def models(count: int) -> list[tuple[str, float]]:
 
 
 def draw_rank_table(s: float, *, family: str, dataset: int, documents: int, length: int) -> RankTable:
-    """Draw the ranks of one model on a dataset.
-
-    The difficulty of a token decides which quantile of the law's distribution of ranks its rank is. Most of the
-    difficulty is the same for all models.
+    """Draw the ranks of one model on a dataset by `draw_ranks`, and the other columns of its rank table.
 
     Args:
         s: the size S of the model.
@@ -80,14 +75,9 @@ def draw_rank_table(s: float, *, family: str, dataset: int, documents: int, leng
     shared = np.random.default_rng(dataset)  # numbers that are the same for all models
     separate = np.random.default_rng([dataset, int(s), len(family)])  # numbers of this model
     tokens = documents * length
-    document_difficulty = np.repeat(shared.standard_normal(documents), length)
-    difficulty = np.sqrt(0.1) * document_difficulty + np.sqrt(0.7) * shared.standard_normal(tokens)
-    uniform = ndtr(difficulty + np.sqrt(0.2) * separate.standard_normal(tokens))
-    grid = log_grid(VOCABULARY, per_decade=24)
-    scatter = np.exp(0.01 * separate.standard_normal())
-    rbp = np.exp(-neg_log_rbp(grid, s, dataset) * scatter)
-    rank = np.ceil(np.exp(np.interp(uniform, rbp, np.log(grid), left=0.0))).astype(np.int64)
-    rank = np.clip(rank, 1, VOCABULARY)
+    grid = log_grid(VOCABULARY, per_decade=24).astype(np.float64)
+    law = neg_log_rbp(grid, s, dataset)
+    rank, _, _ = draw_ranks(shared, separate, grid, law, documents=documents, length=length, tau=0.01)
     zeros = np.zeros(tokens)
     return RankTable.from_arrays(
         vocab_size=VOCABULARY,
@@ -137,41 +127,20 @@ def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int
     folder = cells_folder() / identity_hash
     folder.mkdir(parents=True, exist_ok=True)
     ranks = draw_rank_table(s, family=family, dataset=dataset, documents=documents, length=length)
-    ranks.write(folder / RANKS_FILE)
-    measurement = Measurement(
-        folder,
-        ranks.histogram(),
-        ranks.document_counts(KS),
-        num_bytes=4 * len(ranks),
-        tied_tokens=0,
-        seconds=1.0,
-        fresh_tokens=len(ranks),
-        peak_memory_bytes=10**9,
-        batch_tokens=2048,
-        chunk_tokens=512,
-    )
     config = Config(
         model=ModelConfig(family=family, size=f"{s:.3g}"),
         dataset=DatasetConfig(name=dataset_name, seq_len=length + 1),
         k=KConfig(values=KS),
     )
-    facts = Facts.collect(
-        config,
-        identity,
-        {
-            "sweep": "synthetic",
-            "documents_hash": dataset_name,
-            "non_embedding_params": int(s),
-            "total_params": int(s + 2 * VOCABULARY * 512),
-            "vocab_size": VOCABULARY,
-            "documents": documents,
-        },
-    )
-    rows = pd.DataFrame({"document": range(documents), "id": [f"doc {i}" for i in range(documents)]})
-    rows = rows.assign(tokens=length, bytes=4 * length)
-    unscored = pd.DataFrame({"document": range(documents), "position": 0, "token": 0})
-    texts = {0: " the"}
-    write_record(folder, measurement, facts, documents=rows, unscored=unscored, token_texts=texts, began=time.time())
+    values = {
+        "sweep": "synthetic",
+        "documents_hash": dataset_name,
+        "non_embedding_params": int(s),
+        "total_params": int(s + 2 * VOCABULARY * 512),
+        "vocab_size": VOCABULARY,
+        "documents": documents,
+    }
+    write_cell(folder, ranks, config, identity, values, documents=documents)
     Outbox(store).write_address(folder)
     Outbox(store).deliver(folder)
 

@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr
 
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.ranks import FloatArray, RankTable, log_grid, rbp_name, se_name
 from rbptrack.reporting import print_report, render, run_analyzers
+from studies.synthetic import draw_ranks
 
 VOCABULARY = 4096
 DOCUMENTS = 150
@@ -64,10 +64,9 @@ def _law_ks() -> FloatArray:
 def simulate_ranks(
     law: Law, s: float, *, dataset: str = "texts", documents: int = DOCUMENTS, model_seed: int = 0
 ) -> RankTable:
-    """Simulate the ranks of one model on a dataset.
+    """Simulate the ranks of one model on a dataset by `draw_ranks`.
 
-    The rank of a token depends on its difficulty. Most of the difficulty is the same for all models: a part belongs to
-    the document and a part to the token. At S = 1e8, -ln RBP_k is 1.1 k^-0.4 (1 - (k / |V|)^0.5) and CE is about 3.5
+    At S = 1e8, -ln RBP_k is 1.1 k^-0.4 (1 - (k / |V|)^0.5) and CE is about 3.5
     nats, apart from the scatter of the model.
 
     Args:
@@ -81,15 +80,11 @@ def simulate_ranks(
     shared = np.random.default_rng(sum(map(ord, dataset)))
     rng = np.random.default_rng([model_seed, int(s), int(1e6 * law.alpha)])
     tokens = documents * TOKENS
-    document_difficulty = np.repeat(shared.standard_normal(documents), TOKENS)
-    difficulty = np.sqrt(0.1) * document_difficulty + np.sqrt(0.7) * shared.standard_normal(tokens)
-    uniform = ndtr(difficulty + np.sqrt(0.2) * rng.standard_normal(tokens))
-    scatter = np.exp(law.tau * rng.standard_normal())
     k = _law_ks()
-    neg_log_rbp = 1.1 * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5) * law.relative_y(s, k) * scatter
-    # RBP_k is the distribution function of ranks: its inverse turns a uniform number into a rank.
-    rank = np.ceil(np.exp(np.interp(uniform, np.exp(-neg_log_rbp), np.log(k), left=0.0))).astype(np.int64)
-    rank = np.clip(rank, 1, VOCABULARY)
+    neg_log_rbp = 1.1 * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5) * law.relative_y(s, k)
+    rank, document_difficulty, scatter = draw_ranks(
+        shared, rng, k, neg_log_rbp, documents=documents, length=TOKENS, tau=law.tau
+    )
     ce = 3.5 * float(law.relative_y(s, np.ones(1))[0]) * scatter
     # CE = E[ln R] + E[-ln pR]. The second part is drawn so that CE is as the law says.
     rest = np.maximum(ce - np.log(rank).mean(), 0.05) * np.exp(0.3 * document_difficulty - 0.3**2 / 2)

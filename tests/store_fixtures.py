@@ -5,18 +5,16 @@ The conftest of a test folder imports the fixtures that its tests use.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from rbptrack.config.paths import cells_folder
 from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
-from rbptrack.ranks.measurement import Measurement
 from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.tracking import Facts, Store, write_record
+from rbptrack.tracking import Store
+from studies import synthetic
 from tests.rank_tables import power_law_rank_table
 
 WriteCell = Callable[..., Path]
@@ -64,52 +62,23 @@ def write_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteCell:
         folder = folder or cells_folder() / name
         folder.mkdir(parents=True)
         table = power_law_rank_table(s, documents=documents, tokens=20)
-        table.write(folder / "ranks.parquet")
-        measurement = Measurement(
-            folder,
-            table.histogram(),
-            table.document_counts([1, 10, 100]),
-            num_bytes=4 * len(table),
-            tied_tokens=0,
-            seconds=2.0,
-            fresh_tokens=len(table),
-            peak_memory_bytes=10**9,
-            batch_tokens=2048,
-            chunk_tokens=512,
-        )
         config = Config(
             model=ModelConfig(family="nano", size=str(s), **model),  # type: ignore[arg-type]
             dataset=DatasetConfig(name=dataset, seq_len=64, group="site" if groups else ""),
             k=KConfig(values=[1, 10, 100]),
         )
-        facts = Facts.collect(
-            config,
-            identity,
-            {
-                "sweep": sweep,
-                "commit": f"org/nano@{s}",
-                "documents_hash": "d" * 64,
-                "non_embedding_params": s,
-                "total_params": 2 * s,
-                "vocab_size": 512,
-                "documents": documents,
-                "device": "cpu",
-                "forced": forced,
-            },
-        )
-        document_table = pd.DataFrame({"document": range(documents), "id": [f"doc {i}" for i in range(documents)]})
-        document_table = document_table.assign(tokens=20, bytes=80)
-        if groups:
-            document_table["group"] = [f"site {i % groups}" for i in range(documents)]
-        write_record(
-            folder,
-            measurement,
-            facts,
-            documents=document_table,
-            unscored=pd.DataFrame({"document": range(documents), "position": 20, "token": 1}),
-            token_texts={0: " the", 1: "<s>"},
-            began=time.time() - 2,
-        )
+        values = {
+            "sweep": sweep,
+            "commit": f"org/nano@{s}",
+            "documents_hash": "d" * 64,
+            "non_embedding_params": s,
+            "total_params": 2 * s,
+            "vocab_size": 512,
+            "documents": documents,
+            "device": "cpu",
+            "forced": forced,
+        }
+        synthetic.write_cell(folder, table, config, identity, values, documents=documents, groups=groups)
         return folder
 
     return write
