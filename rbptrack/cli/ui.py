@@ -27,8 +27,7 @@ def ui(
 ) -> int:
     """Start MLflow's web page for this tracking store."""
     store = selection.store
-    store.save_view()  # sweeps save it, but `import` and Python do not
-    page = store.view_address()
+    page = store.save_view()  # sweeps save it, but `import` and Python do not
     if store.uri.startswith(("http://", "https://")):
         _show_address(f"{store.shown_address.rstrip('/')}/{page}", open_page=open_)
         return 0

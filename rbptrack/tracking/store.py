@@ -184,12 +184,6 @@ class Store(Artifacts):
             writer.end(run_id, "FAILED", record.ended or time.time())
         return run_id
 
-    def mark_damaged(self, run_id: str, faults: str) -> None:
-        """Write the faults of a run into a tag, and set its status to FAILED. The run is then no longer read."""
-        with self.connection.translated_errors():
-            self.connection.client.set_tag(run_id, Tag.DAMAGED, shorten_tag(faults))
-            self.connection.client.update_run(run_id, status="FAILED")
-
     # Write sweeps, analyses and scores
 
     def save(
@@ -264,8 +258,11 @@ class Store(Artifacts):
         self.save(Kind.SCORES, f"scores {file_name}", files={SCORES_FILE: content}, tags=tags)
         return True
 
-    def save_view(self) -> None:
-        """Save the view *CE and RBP_k* in the Views menu of MLflow's page, and give each dataset a colour."""
+    def save_view(self) -> str:
+        """Save the view *CE and RBP_k* in the Views menu of MLflow's page, and give each dataset a colour.
+
+        Returns the end of the view's address, which follows the address of the server.
+        """
         experiment = self.measurements.find_or_create()
         client = self.connection.client
         runs = list(self.measurements.search(_FINISHED))
@@ -276,10 +273,7 @@ class Store(Artifacts):
             value = view.view_tag({name for run in runs for name in run.data.metrics}, previous)
             if value != previous:
                 client.set_experiment_tag(experiment, view.TAG, value)
-
-    def view_address(self) -> str:
-        """Return the end of the address of the saved view, which follows the address of the server."""
-        return view.view_address(self.measurements.find_or_create())
+        return view.view_address(experiment)
 
     # Read
 
@@ -365,8 +359,11 @@ class Store(Artifacts):
             if fault.kind == "damaged":
                 faults_by_run.setdefault(fault.run_id, []).append(fault.text)
         if repair:
-            for run_id, texts in faults_by_run.items():
-                self.mark_damaged(run_id, "; ".join(texts))
+            client = self.connection.client
+            with self.connection.translated_errors():
+                for run_id, texts in faults_by_run.items():
+                    client.set_tag(run_id, Tag.DAMAGED, shorten_tag("; ".join(texts)))
+                    client.update_run(run_id, status="FAILED")  # a FAILED run is no longer read
 
     def _find_newest(self, fingerprint: str) -> Any:
         condition = f"{_FINISHED} and tags.`{Tag.FINGERPRINT}` = '{fingerprint}'"

@@ -121,8 +121,7 @@ def test_save_view_marks_charts_of_other_metrics_as_deleted(
 
 def test_view_page_opens_the_saved_view(store: Store, write_cell: WriteCell) -> None:
     Outbox(store).deliver(write_cell())
-    store.save_view()
-    assert store.view_address().endswith("viewStateShareKey=rbptrack")
+    assert store.save_view().endswith("viewStateShareKey=rbptrack")
 
 
 def test_save_view_leaves_out_failed_runs(store: Store, client: MlflowClient, write_cell: WriteCell) -> None:
