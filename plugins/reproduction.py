@@ -101,15 +101,7 @@ class Reproduction(Analyzer):
     def _add_betas(
         self, report: Report, family: Family, counts: Sequence[DocumentCounts], published: pd.DataFrame
     ) -> None:
-        """Add beta of each model for which the authors publish it.
-
-        Args:
-            report: the report.
-            family: the family.
-            counts: the counts of each size.
-            published: the rows of this family and dataset in the authors' table.
-
-        """
+        """Add beta of each model for which the authors publish it. published: their rows of this family and dataset."""
         largest = min(self.largest_k, family.vocab_size - 1) if family.vocab_size else self.largest_k
         if len([k for k in counts[0].ks if k <= largest]) < 3:
             report.notes.append(f"{family}: no β, because RBP_k is known at fewer than 3 k up to {largest}.")
@@ -133,15 +125,7 @@ class Reproduction(Analyzer):
 
 
 def _add_alphas(report: Report, family: Family, counts: Sequence[DocumentCounts], published: pd.DataFrame) -> None:
-    """Add alpha of each metric for which the authors publish it.
-
-    Args:
-        report: the report.
-        family: the family.
-        counts: the counts of each size.
-        published: the rows of this family and dataset in the authors' table.
-
-    """
+    """Add alpha of each metric for which the authors publish it. published: their rows of this family and dataset."""
     if len(family.s) < 2:
         return
     laws = laws_by_metric(family.s, counts)

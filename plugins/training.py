@@ -243,11 +243,9 @@ def _starting_points(y: FloatArray) -> Iterator[Any]:
 
 
 def _comparable_checkpoints(frame: pd.DataFrame) -> tuple[list[tuple[str, str, pd.DataFrame]], list[str]]:
-    """Group measurements into laws. The rows of one law differ only in size and checkpoint.
+    """Return family, dataset and rows of each law, and notes on rows that are left out.
 
-    Returns:
-        Family, dataset and rows of each law, and notes on rows that are left out.
-
+    The rows of one law differ only in size and checkpoint.
     """
     groups = []
     notes = []

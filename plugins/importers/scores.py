@@ -176,11 +176,9 @@ def _list_files(path: Path) -> list[Path]:
 
 
 def _recognise(file: Path) -> tuple[str, Any]:
-    """Recognise the format of a file with scores.
+    """Return the format of a file with scores, a key of `_FORMATS`, and the content of a JSON file.
 
-    Returns:
-        The format, a key of `_FORMATS`, or an empty text if it is not known; and the content of a JSON file.
-
+    The format is empty if it is not known.
     """
     suffix = file.suffix.lower()
     if suffix in _YAML_SUFFIXES and file.parent.name == ".eval_results":
@@ -202,14 +200,8 @@ def _recognise(file: Path) -> tuple[str, Any]:
 def _read_items(file: Path, relative_path: str, metric: str) -> list[Item]:
     """Return the scores of a file and remarks about it.
 
-    Args:
-        file: the file.
-        relative_path: the file's path in the folder that is imported; empty if only this file is imported.
-        metric: the metric to use if a task has several.
-
-    Raises:
-        BadInput: only this file is imported, and it cannot be read; or a table lacks a column.
-
+    `relative_path` is the file's path in the folder that is imported. It is empty if only this file is imported. In
+    this case, BadInput is raised if the file cannot be read. BadInput is also raised if a table lacks a column.
     """
     file_format, content = _recognise(file)
     if not file_format and relative_path:
@@ -414,15 +406,10 @@ def _read_hub(path: Path) -> Iterator[Item]:
 
 
 def _choose_metric(task: str, numbers: Mapping[str, object], metric: str) -> Generator[Item, None, str]:
-    """Choose the metric of a task that has several.
+    """Return the key of the requested metric or, if `metric` is empty, of the first of `_METRICS` that the task has.
 
-    Returns:
-        The key of the requested metric. If `metric` is empty, the key of the first metric of `_METRICS` that the task
-        has. An empty string if the task does not have such a metric.
-
-    Yields:
-        A remark, if the task does not have such a metric, or if one of several filters was chosen.
-
+    Yields a remark and returns an empty text if the task has no such metric. Yields a remark if one of several filters
+    was chosen.
     """
     wanted = ",".join(part.strip() for part in metric.split(","))
     for name in [wanted] if wanted else _METRICS:
