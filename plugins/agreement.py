@@ -65,7 +65,7 @@ class Agreement(Analyzer):
     """the k of RBP_k"""
 
     worst: NonNegativeInt = 10
-    """the number of tokens to show for each pair: those whose ln p falls most"""
+    """the number of tokens to show for each pair: those with the largest fall in ln p"""
 
     max_pairs: PositiveInt = 100
     """the largest number of pairs; with more pairs, nothing is compared"""

@@ -260,7 +260,7 @@ class Breakdown(Analyzer):
     def analyze(self, runs: Runs) -> Report:
         """Compare the classes of tokens of every measurement. Exponents need 2 sizes; their intervals need 3."""
         report = Report(GLOSSARY)
-        classifications: dict[str, dict[str, Classification]] = {}  # by family, whose models all read the same tokens
+        classifications: dict[str, dict[str, Classification]] = {}  # by family: its models read the same tokens
 
         def load(family: Family, run_id: str) -> ClassSums:
             name = str(family)

@@ -67,7 +67,7 @@ class PartSums(DocumentSums):
         sums: tokens and the sums of the parts in the order of `PARTS`, (documents, 1 + parts). The columns of rank and
             rest are NaN if some p(target) is above 1/R.
         miller_madow: Miller and Madow's correction of H(P) in nats, summed over the runs.
-        runs: the number of runs whose sums were added.
+        runs: the number of runs that the sums were added over.
 
     """
 

@@ -224,7 +224,7 @@ class Contrasts(Analyzer):
 
 
 def _comparable_groups(families: Sequence[FamilyLaws]) -> list[list[FamilyLaws]]:
-    """Divide families into groups of families on one dataset whose laws are comparable."""
+    """Divide families into groups. The families of a group have one dataset, and their laws are comparable."""
     groups: list[list[FamilyLaws]] = []
     for family_laws in families:
         matching = [group for group in groups if group[0].family.comparable_with(family_laws.family)]

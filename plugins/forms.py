@@ -165,7 +165,7 @@ def prediction_errors(law: Law, left_out: int, form: str, d: FloatArray) -> dict
     """Compute the errors of every form at the largest sizes. The forms are fitted without these sizes.
 
     Args:
-        law: the law whose sizes and values the forms are fitted to, with m sizes.
+        law: a law of m sizes. The forms are fitted to its sizes and values.
         left_out: the number of the largest sizes.
         form: the user's own form; empty if there is none.
         d: the training tokens of each size, (m,), for the user's form.

@@ -84,7 +84,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
 
 
 def draw_cells(lengths: str) -> list[pd.DataFrame]:
-    """Make the draws of every cell whose documents have these lengths, a table for each cell."""
+    """Make the draws of every cell with these lengths of documents, and return a table for each cell."""
     cells = []
     for documents, tails, tau in product((20, 50, 135), ("t3", "skewed"), (0.0, 0.005, 0.02)):
         rng = np.random.default_rng(zlib.crc32(f"gate {documents} {tails} {lengths} {tau}".encode()))

@@ -20,20 +20,6 @@ TAU = 0.02  # standard deviation of ln y of a run around its law
 DRAWS = 2000
 
 
-def draw_deviations(rng: np.random.Generator, runs: FloatArray, shared_variance: float) -> FloatArray:
-    """Draw the deviation of each run from the law in ln y, (sum of runs,).
-
-    Args:
-        rng: the generator of random numbers.
-        runs: the number of runs of each size, (m,).
-        shared_variance: the share of the variance that the runs of a size have in common.
-
-    """
-    shared = np.repeat(rng.standard_normal(len(runs)), runs.astype(int))
-    separate = rng.standard_normal(len(shared))
-    return np.asarray(TAU * (np.sqrt(shared_variance) * shared + np.sqrt(1 - shared_variance) * separate))
-
-
 def simulate_design(sizes: int, runs: FloatArray, shared_variance: float) -> tuple[FloatArray, FloatArray]:
     """Fit laws with one point for each size, and with one point for each run, to the same draws.
 
@@ -52,7 +38,10 @@ def simulate_design(sizes: int, runs: FloatArray, shared_variance: float) -> tup
     errors = np.empty((DRAWS, 2))
     half_widths = np.empty((DRAWS, 2))
     for i in range(DRAWS):
-        y = s[size_of_run] ** -ALPHA * np.exp(draw_deviations(rng, runs, shared_variance))
+        shared = rng.standard_normal(sizes)[size_of_run]
+        separate = rng.standard_normal(len(size_of_run))
+        deviation = TAU * (np.sqrt(shared_variance) * shared + np.sqrt(1 - shared_variance) * separate)
+        y = s[size_of_run] ** -ALPHA * np.exp(deviation)
         by_size = fit(s, np.bincount(size_of_run, weights=y) / runs).alpha
         by_run = fit(s[size_of_run], y).alpha
         errors[i] = by_size.value - ALPHA, by_run.value - ALPHA

@@ -49,7 +49,7 @@ _OTHER_TOPIC = "single models and other analyzers"
 _TOLERATED = 3.0  # percentage points that a result may be off its nominal value; chance alone explains some 2 of them
 
 _LABELS = {"false": "false alarm", "promised": "found", "share": "share of draws"}
-"""The first words of titles, for claims whose own first word is not used."""
+"""The first words of titles, by the first word of the claim. Other claims keep their first word."""
 
 
 def write_files(rows: pd.DataFrame) -> None:
