@@ -82,18 +82,17 @@ def _topic_of(experiment: str) -> str:
     return next((topic for topic, names in _TOPICS.items() if experiment in names), _OTHER_TOPIC)
 
 
-def _topic_table(topic: str, rows: pd.DataFrame) -> str:
-    """Return the table of one topic. Cells in which models do not scatter alike are left out."""
-    return interval_table(rows[(rows["experiment"].map(_topic_of) == topic) & (_scatter_of_cells(rows) == "")])
+def interval_table(topic: str, rows: pd.DataFrame) -> str:
+    """Return the table of intervals and false alarms of one topic.
 
-
-def interval_table(rows: pd.DataFrame) -> str:
-    """Return the table of intervals and false alarms. A row has the median and the worst of the cells of a claim."""
+    A row has the median and the worst of the cells of a claim. Cells in which models do not scatter alike are left out.
+    """
     lines = [
         "| claim | nominal | median | worst | where | cells | draws a cell |",
         "|---|---:|---:|---:|---|---:|---:|",
     ]
     chosen = rows["claim"].map(kind_of).isin(["covers", "false"]) & (rows["experiment"] != "deciding")
+    chosen &= (rows["experiment"].map(_topic_of) == topic) & (_scatter_of_cells(rows) == "")
     for title, cells in _group_by_claim(rows[chosen]):
         kind = kind_of(cells["claim"].iloc[0])
         worst = cells.sort_values("value", ascending=kind == "covers", kind="stable").iloc[0]
@@ -188,7 +187,7 @@ def deciding_table(rows: pd.DataFrame) -> str:
 
 
 TABLES: Mapping[str, Callable[[pd.DataFrame], str]] = {
-    **{topic: partial(_topic_table, topic) for topic in (*_TOPICS, _OTHER_TOPIC)},
+    **{topic: partial(interval_table, topic) for topic in (*_TOPICS, _OTHER_TOPIC)},
     "models that do not scatter alike": scatter_table,
     "what tests find": power_table,
     "other numbers": other_numbers_table,
