@@ -187,7 +187,7 @@ def prediction_errors(law: Law, left_out: int, form: str, d: FloatArray) -> dict
         fits["with_floor"] = partial(fit_floor, s, y, with_interval=False)
     if form:
         errors["your_form"] = np.nan
-        fits["your_form"] = partial(fit_form, form, s, y, d[kept])
+        fits["your_form"] = partial(fit_form, form, s, y, d[kept], with_intervals=False)
     for name, fit_to_sizes in fits.items():
         with suppress(BadInput):  # the form cannot be fitted
             ln_ratios = ln_y - np.log(fit_to_sizes().curve(law.s[predicted], d[predicted]))

@@ -63,6 +63,14 @@ def _no_pictures() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_fsync() -> Iterator[None]:
+    """Do not wait until files are on the disk. Otherwise the tests wait for a slow disk 13,000 times."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture
 def pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the program draw a picture of the ranks of each measurement that the test delivers."""

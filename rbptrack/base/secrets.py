@@ -8,7 +8,7 @@ from urllib.parse import quote
 from rbptrack.base.errors import BadInput
 
 _ADDRESS = re.compile(  # the beginning of an address: http://host, and the malformed http:/host and http:host
-    r"[a-z0-9+.-]+:/|(?:https?|postgres|postgresql|mysql|mssql)(?:\+\w+)?:(?=\S)", re.IGNORECASE
+    r"(?<![a-z0-9+.-])[a-z0-9+.-]+:/|(?:https?|postgres|postgresql|mysql|mssql)(?:\+\w+)?:(?=\S)", re.IGNORECASE
 )
 _PARAMETER_NAME = re.compile(r"([\w-]+)=")
 _MASK = "***"

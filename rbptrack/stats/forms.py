@@ -322,7 +322,15 @@ def check_form(text: str) -> list[str]:
     return parameters
 
 
-def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = None, *, level: float = 0.95) -> FormFit:
+def fit_form(
+    text: str,
+    s: FloatArray,
+    y: FloatArray,
+    d: FloatArray | None = None,
+    *,
+    level: float = 0.95,
+    with_intervals: bool = True,
+) -> FormFit:
     """Fit a user-defined form of law by least squares of ln y.
 
     Args:
@@ -333,6 +341,7 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
         y: positive values, (m,).
         d: training tokens D, (m,); None if they are unknown.
         level: the level of the profile intervals.
+        with_intervals: whether to compute the profile intervals.
 
     Raises:
         BadInput: the text is not such an expression, it has too many parameters for these sizes, or it needs D and D is
@@ -341,7 +350,7 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
     """
     is_floor = "".join(text.split()) == FLOOR
     if is_floor and len(y) >= MIN_SIZES:
-        return fit_floor(s, y, level=level)
+        return fit_floor(s, y, level=level, with_interval=with_intervals)
     names = check_form(text)
     if "D" in _names(text) and (d is None or not np.isfinite(d).all()):
         raise _refused(text, "D, the training tokens, is not known for every model")
@@ -357,7 +366,7 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
     except TimeoutError as error:
         raise _refused(text, f"the fit takes more than {_MAX_EVALUATIONS:,} evaluations of the form") from error
     parameters = {name: Parameter(best.params[name].value) for name in names}
-    if best.chisqr > EXACT * len(y):
+    if with_intervals and best.chisqr > EXACT * len(y):
         with suppress(TimeoutError):  # the parameters then have no intervals
             parameters = profiles(minimizer, best, names, level=level)
     values = {name: parameter.value for name, parameter in parameters.items()}

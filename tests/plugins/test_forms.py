@@ -18,7 +18,7 @@ from tests.plugins.reports import result
 
 
 class TestContract(NeedsRanks, NeedsSizes):
-    analyzer = Forms(form="B*S**-b")
+    analyzer = Forms(ks=(1,), form="B*S**-b")
 
     def test_forms_of_three_sizes_has_a_note_and_no_results(self):
         report = Forms().analyze(example_runs(families={"alpha": 3}))
