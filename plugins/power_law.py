@@ -15,6 +15,7 @@ detail.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -166,12 +167,10 @@ class PowerLaw(Analyzer):
         with_laws = [family_laws for family_laws in all_families if family_laws.laws]
         for family_laws in with_laws:
             self._add_exponents(report, family_laws)
-        points: list[dict[str, object]] = []
         law_rows: list[dict[str, object]] = []
         for family_laws in all_families:
-            points += _point_rows(family_laws)
             law_rows += _law_rows(family_laws)
-        report.tables["points"] = pd.DataFrame(points)
+        report.tables["points"] = _points(all_families)
         report.tables["laws"] = pd.DataFrame(law_rows)
         if law_rows:
             report.figures["laws"] = _figure(report.tables["points"], report.tables["laws"])
@@ -359,7 +358,8 @@ def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
     rows = []
     fewest_above_k = _fewest_tokens_above_k(family_laws)
     for metric, law in family_laws.laws.items():
-        line = {"S0": law.s[0], "y0": law.at(law.s[0]), "S1": law.s[-1], "y1": law.at(law.s[-1])}
+        y0, y1 = law.ends
+        line = {"S0": law.s[0], "y0": y0, "S1": law.s[-1], "y1": y1}
         numbers = {"A": law.a, "R2": law.r2, "largest_deviation": law.largest_deviation}
         numbers |= _with_ends("alpha", law.alpha) | {"p": law.alpha.p()} | _with_ends("bend", law.bend())
         held_out = law.held_out() if law.sizes >= 4 else Estimate(np.nan, df=np.nan)
@@ -413,19 +413,25 @@ def _doubts(numbers: Mapping[str, float], *, mispredicts: bool, with_floor: bool
         yield "few tokens above k"
 
 
-def _point_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
-    """Return a row for each model and metric of a family. The explorer draws these rows."""
-    rows: list[dict[str, object]] = []
-    for model, s, counts in zip(family_laws.family.models, family_laws.s, family_laws.counts, strict=True):
-        ln_y, u = influences(counts, lambda sums: np.log(ce_and_neg_log_rbp(sums)))
-        half = half_widths(u, shares_of_tokens(counts))
-        y = np.exp(ln_y)
-        columns = {"value": np.append(y[0], np.exp(-y[1:])), "y": y, "low": y * np.exp(-half), "high": y * np.exp(half)}
-        keys = family_laws.family.keys | {"model": model, "S": s}
-        for i, metric in enumerate([CE, *map(rbp_name, counts.ks)]):
-            if np.isfinite(ln_y[i]):
-                rows.append(keys | _metric_and_k(metric) | {name: column[i] for name, column in columns.items()})
-    return rows
+def _points(families: Sequence[FamilyLaws]) -> pd.DataFrame:
+    """Return a table with a row for each model and metric of the families. The explorer draws these rows."""
+    columns: dict[str, list[object]] = defaultdict(list)
+    for family_laws in families:
+        keys = family_laws.family.keys
+        for model, s, counts in zip(family_laws.family.models, family_laws.s, family_laws.counts, strict=True):
+            ln_y, u = influences(counts, lambda sums: np.log(ce_and_neg_log_rbp(sums)))
+            half = half_widths(u, shares_of_tokens(counts))
+            y = np.exp(ln_y)
+            is_drawn = np.isfinite(ln_y)
+            rows = int(is_drawn.sum())
+            for name, key in (keys | {"model": model, "S": s}).items():
+                columns[name] += [key] * rows
+            columns["metric"] += np.array([CE, *["rbp"] * len(counts.ks)])[is_drawn].tolist()
+            columns["k"] += np.array([0, *counts.ks])[is_drawn].tolist()
+            columns["value"] += np.append(y[0], np.exp(-y[1:]))[is_drawn].tolist()
+            for name, values in (("y", y), ("low", y * np.exp(-half)), ("high", y * np.exp(half))):
+                columns[name] += values[is_drawn].tolist()
+    return pd.DataFrame(columns)
 
 
 def _metric_and_k(metric: str) -> dict[str, object]:

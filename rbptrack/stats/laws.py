@@ -148,9 +148,12 @@ class Law:
             return nan
         return float(np.abs(np.expm1(self.residuals)).max())
 
-    def at(self, s: float) -> float:
-        """Return the value A s^-alpha of the law at a size s."""
-        return exp(float(self.lines.weights_at(s) @ self.lines.ln_y[self.place]))
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The values A S^-alpha of the law at the smallest and at the largest size."""
+        smallest, largest = self.lines.end_weights
+        ln_y = self.lines.ln_y[self.place]
+        return exp(float(smallest @ ln_y)), exp(float(largest @ ln_y))
 
     def predict(self, s: float) -> Estimate:
         """Predict ln y of one more model of size s.

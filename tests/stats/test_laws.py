@@ -53,7 +53,7 @@ def test_fit_recovers_exact_law(alpha, a, sizes):
     law = fit(s, a * s**-alpha)
     assert law.alpha.value == pytest.approx(alpha, abs=1e-9)
     assert law.a == pytest.approx(a, rel=1e-7)
-    assert law.at(1e11) == pytest.approx(a * 1e11**-alpha, rel=1e-7)
+    assert law.ends == pytest.approx([a * 1e4**-alpha, a * 1e9**-alpha], rel=1e-7)
 
 
 def test_fit_without_documents_is_ordinary_least_squares() -> None:
@@ -109,9 +109,9 @@ def test_alpha_that_one_document_decides_has_wide_interval_and_no_p() -> None:
 
 def test_held_out_is_error_of_prediction_at_largest_size() -> None:
     s, y = points_near_law()
-    predicted = fit(s[:-1], y[:-1]).at(s[-1])
+    predicted = fit(s[:-1], y[:-1]).predict(s[-1])
     held_out = fit(s, y).held_out()
-    assert held_out.value == pytest.approx(np.log(y[-1] / predicted))
+    assert held_out.value == pytest.approx(np.log(y[-1]) - predicted.value)
     assert held_out.df == 3
 
 
@@ -128,7 +128,7 @@ def test_held_out_has_variance_of_textbook_prediction_interval() -> None:
 def test_predict_has_value_of_law_and_more_than_its_scatter() -> None:
     s, y = points_near_law()
     law = fit(s, y)
-    assert law.predict(1e10).value == pytest.approx(np.log(law.at(1e10)))
+    assert law.predict(1e10).value == pytest.approx(np.log(law.a) - law.alpha.value * np.log(1e10))
     assert law.predict(s[0]).scatter > law.scatter
 
 
