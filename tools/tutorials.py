@@ -57,30 +57,17 @@ class Command:
     lines: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Block:
-    """A fenced block of a page.
-
-    Attributes:
-        title: the path of the file that the block shows; empty for a block of commands.
-        text: the lines of the block.
-
-    """
-
-    title: str
-    text: str
-
-    def commands(self) -> list[Command]:
-        """Return the commands of the block. A command goes on in the next line if its line ends with a backslash."""
-        commands: list[Command] = []
-        for line in self.text.splitlines():
-            if line.startswith("$ "):
-                commands.append(Command(line[2:]))
-            elif commands and not commands[-1].lines and commands[-1].words.endswith("\\"):
-                commands[-1].words += f"\n{line}"
-            elif commands:
-                commands[-1].lines.append(line)
-        return commands
+def parse_commands(text: str) -> list[Command]:
+    """Return the commands of a block. A command goes on in the next line if its line ends with a backslash."""
+    commands: list[Command] = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            commands.append(Command(line[2:]))
+        elif commands and not commands[-1].lines and commands[-1].words.endswith("\\"):
+            commands[-1].words += f"\n{line}"
+        elif commands:
+            commands[-1].lines.append(line)
+    return commands
 
 
 def pages() -> list[Path]:
@@ -91,11 +78,16 @@ def pages() -> list[Path]:
     return [*tutorials, *continued, *sorted((ROOT / "examples").glob("*/README.md"))]
 
 
-def blocks(page: Path) -> Iterator[Block]:
-    """Yield the files and the blocks of commands of a page, in their order."""
+def blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield the files and the blocks of commands of a page, in their order.
+
+    Yields:
+        The path of the file, empty for a block of commands, and the text of the block.
+
+    """
     for language, title, text in _FENCE.findall(page.read_text(encoding="utf-8")):
         if title or language == "console":
-            yield Block(title, text)
+            yield title, text
 
 
 def run(page: Path, folder: Path, *, write: bool = False) -> None:
@@ -122,12 +114,12 @@ def run(page: Path, folder: Path, *, write: bool = False) -> None:
     if is_example:
         shutil.copytree(page.parent, page_folder, dirs_exist_ok=True)
     page_folder.mkdir(exist_ok=True)
-    for block in blocks(page):
-        if block.title:
-            (page_folder / block.title).parent.mkdir(parents=True, exist_ok=True)
-            (page_folder / block.title).write_text(block.text, encoding="utf-8")
+    for title, text in blocks(page):
+        if title:
+            (page_folder / title).parent.mkdir(parents=True, exist_ok=True)
+            (page_folder / title).write_text(text, encoding="utf-8")
             continue
-        for command in block.commands():
+        for command in parse_commands(text):
             began = time.monotonic()
             printed = _output(command.words, page_folder, home)
             print(f"{page.name}: $ {command.words.splitlines()[0]}  {time.monotonic() - began:.0f} s", flush=True)
@@ -135,8 +127,8 @@ def run(page: Path, folder: Path, *, write: bool = False) -> None:
                 check(command, printed)
                 continue
             rewrite(page, command, printed)
-            for readme_block in blocks(README):
-                for readme_command in readme_block.commands():
+            for _, readme_text in blocks(README):
+                for readme_command in parse_commands(readme_text):
                     if readme_command.words == command.words:
                         rewrite(README, readme_command, printed)
 
