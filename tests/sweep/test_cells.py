@@ -15,8 +15,17 @@ from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import Pinned
 from rbptrack.sweep import Resolver, resolve
 from rbptrack.sweep.cells import Cell, check_unchanged, read_job, write_job
-from tests.sweep.conftest import Configs
+from tests.sweep.conftest import SMALL, Configs
 from tests.tiny_models import edit_json
+
+
+@pytest.fixture(scope="module")
+def plain_fingerprint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The fingerprint of the cell of `SMALL`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("plain"))
+        (plain,) = compose(SMALL)
+        return resolve(plain).fingerprint
 
 
 @pytest.mark.parametrize(
@@ -46,10 +55,11 @@ from tests.tiny_models import edit_json
         ["reference=nano/15k", "reference.dtype=bfloat16"],
     ],
 )
-def test_fingerprint_changes_with_every_option_that_changes_a_number(words: list[str], configs: Configs) -> None:
-    (plain,) = configs()
+def test_fingerprint_changes_with_every_option_that_changes_a_number(
+    words: list[str], configs: Configs, plain_fingerprint: str
+) -> None:
     (changed,) = configs(*words)
-    assert resolve(changed).fingerprint != resolve(plain).fingerprint
+    assert resolve(changed).fingerprint != plain_fingerprint
 
 
 @pytest.mark.parametrize(
@@ -64,10 +74,11 @@ def test_fingerprint_changes_with_every_option_that_changes_a_number(words: list
         ["force=true"],
     ],
 )
-def test_fingerprint_does_not_depend_on_options_that_change_no_number(words: list[str], configs: Configs) -> None:
-    (plain,) = configs()
+def test_fingerprint_does_not_depend_on_options_that_change_no_number(
+    words: list[str], configs: Configs, plain_fingerprint: str
+) -> None:
     (changed,) = configs(*words)
-    assert resolve(changed).fingerprint == resolve(plain).fingerprint
+    assert resolve(changed).fingerprint == plain_fingerprint
 
 
 def test_fingerprint_does_not_depend_on_the_folder_of_the_model(configs: Configs, tmp_path: Path) -> None:
