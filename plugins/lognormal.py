@@ -171,7 +171,7 @@ class Fitted:
         ln P(k) of both distributions is a linear combination of 1, ln k and ln^2 k. Their difference is therefore a
         linear function of the sums of each document. To first order, errors of the fitted parameters do not change it.
         """
-        powers = np.log(np.arange(1, len(self.zipf) + 1))[:, None] ** np.arange(3)
+        powers = powers_of_ln_k(len(self.zipf))
         coefficients = np.linalg.lstsq(powers, self.lognormal - self.zipf, rcond=None)[0]
         gain = estimate(self.counts, lambda totals: totals @ coefficients / totals[..., 0])
         return gain if self.has_mu_and_sigma else gain.without_error()
@@ -186,6 +186,12 @@ class Fitted:
     def has_mu_and_sigma(self) -> bool:
         """Whether the data determine mu and sigma: the interval of gamma lies above 0."""
         return self.limit == "no"
+
+
+@lru_cache(maxsize=1)  # most measurements have the same |V|
+def powers_of_ln_k(vocab_size: int) -> FloatArray:
+    """Return 1, ln k and ln^2 k for k = 1..V, (V, 3)."""
+    return np.asarray(np.log(np.arange(1, vocab_size + 1))[:, None] ** np.arange(3))
 
 
 def maximum_likelihood(means: FloatArray, vocab_size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -240,16 +246,15 @@ def fit_ranks(counts: RankSums) -> Fitted:
     return Fitted(counts, exponents, information, lognormal, zipf)
 
 
-def largest_difference(histogram: RankHistogram, log_pmf: FloatArray) -> float:
+def largest_difference(rbp: FloatArray, log_pmf: FloatArray) -> float:
     """Return the largest difference between a measured RBP_k and that of a distribution (Kolmogorov and Smirnov).
 
     Args:
-        histogram: the measured ranks.
+        rbp: the measured RBP_k for k = 1..V, (V,).
         log_pmf: ln P(k) of the distribution for k = 1..V, (V,).
 
     """
-    observed = histogram.rbp_curve(np.arange(1, len(log_pmf) + 1))
-    return float(np.abs(np.cumsum(np.exp(log_pmf)) - observed).max())
+    return float(np.abs(np.cumsum(np.exp(log_pmf)) - rbp).max())
 
 
 def integral_of_p1(mu: float, sigma: float) -> float:
@@ -347,9 +352,10 @@ class Lognormal(Analyzer):
 def _add_size(report: Report, fitted: Fitted, case: dict[str, Any]) -> None:
     """Add the results of one size: beta, gamma, the gain over Zipf's law and, if it is determined, mu/sigma."""
     histogram = fitted.counts.histogram
+    rbp = histogram.rbp_curve(np.arange(1, histogram.vocab_size + 1))
     distances = {
-        "ks_lognormal": largest_difference(histogram, fitted.lognormal),
-        "ks_zipf": largest_difference(histogram, fitted.zipf),
+        "ks_lognormal": largest_difference(rbp, fitted.lognormal),
+        "ks_zipf": largest_difference(rbp, fitted.zipf),
     }
     report.add("beta", fitted.estimate("beta"), **case)
     report.add("gamma", fitted.estimate("gamma"), null=0.0, beside={"limit": fitted.limit}, **case)
