@@ -16,8 +16,9 @@ from rbptrack.corpus.tokens import tokenise
 from rbptrack.engine.measure import measure
 from rbptrack.models.loading import load_model
 from rbptrack.models.tokenizer import load_tokenizer
-from rbptrack.scoring.scores import Scores, scores_by_definition
+from rbptrack.scoring.scores import Scores
 from rbptrack.sources.pin import pin_model
+from tests.definition import scores_by_definition
 from tests.tiny_models import ARCHITECTURES, HEAD_ROWS, TEXT, model_config, write_checkpoint
 
 DATASET = DatasetConfig(name="toy", path="x", split="test", seq_len=48, context=12)
