@@ -41,6 +41,7 @@ _NO_COST = dict.fromkeys(("FLOPs", "weights", "download", "seconds"), 0.0)
 
 _MAX_BYTES_TO_TOKENISE = 50_000_000  # the tokens of larger texts are not counted but estimated
 _BYTES_PER_TOKEN = 4.0  # for this estimate; code has fewer bytes per token, and English has more
+_TIMED_SECONDS = 0.03  # shortest time of the matrix products that are timed
 _BYTES_PER_PARAMETER = {Dtype.float32: 4, Dtype.bfloat16: 2, Dtype.float16: 2}
 
 
@@ -198,12 +199,20 @@ def _measure_flops_per_second(device: Any, dtype: str) -> float:
     width = 1024
     states = torch.ones(rows, width, device=device, dtype=getattr(torch, dtype))
     weight = torch.ones(4 * width, width, device=device, dtype=getattr(torch, dtype))
-    seconds = []
-    for _ in range(4):  # the first time is not used, because it includes initialisation
+
+    def time_products(number: int) -> float:
         began = time.perf_counter()
-        float((states @ weight.T)[0, 0])  # reading a number waits until the device has finished
-        seconds.append(time.perf_counter() - began)
-    return 2.0 * rows * width * 4 * width / min(seconds[1:])
+        for _ in range(number):
+            product = states @ weight.T
+        float(product[0, 0])  # reading a number waits until the device has finished
+        return time.perf_counter() - began
+
+    time_products(1)  # not used, because it includes initialisation
+    number = 1
+    # The start of one product takes longer than its computation on a GPU. Many products compute while others start.
+    while (seconds := time_products(number)) < _TIMED_SECONDS:
+        number *= 2
+    return 2.0 * rows * width * 4 * width * number / seconds
 
 
 def _size_of_local_texts(texts: Pinned) -> float:
