@@ -248,7 +248,7 @@ def leave_families_out(values: FloatArray, scores: FloatArray, families: Any) ->
     """Choose the best proxy without two families, and judge it on pairs with one model from each of the two.
 
     Both models of a pair must be left out of the choice. If one of them took part, even proxies of pure noise would
-    order 58% of the pairs rightly (with 32 proxies and 16 models). Ties count as half.
+    order 58% of the pairs rightly (24 proxies, and 16 models of four families). Ties count as half.
 
     Args:
         values: the proxies, (models, proxies), with the sign that makes higher better. NaN if unknown.

@@ -1,6 +1,8 @@
 """Compare rules for intervals and tests by coverage, false alarms, power and widths of intervals.
 
-    OMP_NUM_THREADS=1 python -m studies.gates    # ten minutes: a table of docs/explanation/validity.md
+    OMP_NUM_THREADS=1 python -m studies.gates    # a minute; writes studies/gates.csv
+
+`python -m studies.validity --table` writes the table of the CSV into docs/explanation/validity.md.
 
 A rule says which differences are tested, and with how many degrees of freedom. All rules are applied to the same draws.
 K is the number of documents that decide a number (`rbptrack.stats.documents.deciding_documents`). K_L depends only on
@@ -13,6 +15,8 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import nan
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,9 +25,10 @@ from scipy.special import stdtrit
 from rbptrack.stats import neg_log_rbp_over_ce
 from rbptrack.stats.documents import deciding_documents
 from rbptrack.stats.estimate import MIN_DECIDING
-from studies.experiment import fit_laws
+from studies.experiment import ROOT, fit_laws
 from studies.simulation import ALPHA, EXPONENT_GAP, Documents, Family, Texts
 
+CSV = ROOT / "studies/gates.csv"
 SIZES = 7
 DRAWS = 700
 MIN_TESTS = 50  # a cell with fewer tests says nothing about their false alarms
@@ -93,13 +98,8 @@ def draw_cells(lengths: str) -> list[pd.DataFrame]:
     return cells
 
 
-def _range_text(values: list[float]) -> str:
-    least, most = f"{min(values):.0f}", f"{max(values):.0f}"
-    return f"{least} to {most}" if least != most else most
-
-
-def table_row(tested_draws: str, df_rule: str, lengths: str, cells: list[pd.DataFrame]) -> str:
-    """Return the row of the table for one rule and one distribution of lengths.
+def summarise_rule(tested_draws: str, df_rule: str, lengths: str, cells: list[pd.DataFrame]) -> dict[str, Any]:
+    """Return the row of the CSV for one rule and one distribution of lengths.
 
     Args:
         tested_draws: the first part of the rule's key in `RULES`.
@@ -107,44 +107,53 @@ def table_row(tested_draws: str, df_rule: str, lengths: str, cells: list[pd.Data
         lengths: the distribution of lengths, a key of `LENGTHS`.
         cells: the draws of each cell.
 
+    Returns:
+        The values by column. Percentages end in `_min` and `_max` over the cells. `false_all` is the percentage of all
+        tests that are false alarms, and `false_max` that of the worst cell; NaN if every cell has too few tests.
+        `spread_max` is the largest 90th percentile of the width, divided by its median.
+
     """
     rule = RULES[tested_draws, df_rule]
-    tested_percent, false_percent, found_percent, covered_percent, spread = [], [], [], [], []
+    tested, false, found, covered, spread = [], [], [], [], []
     alarms = tests = 0
     for rows in cells:
         is_tested = rule.is_tested(rows, "equal")
         half_width = rule.half_widths(rows, "equal")
         is_outside = np.abs(rows["equal_value"]) > half_width
-        is_alarm = is_tested & is_outside
-        covered_percent.append(100 * (1 - is_outside.mean()))
-        tested_percent.append(100 * is_tested.mean())
-        alarms += int(is_alarm.sum())
-        tests += int(is_tested.sum())
-        if is_tested.sum() >= MIN_TESTS:
-            false_percent.append(100 * is_alarm.sum() / is_tested.sum())
+        alarms_of_cell = int((is_tested & is_outside).sum())
+        tests_of_cell = int(is_tested.sum())
+        covered.append(100 * (1 - is_outside.mean()))
+        tested.append(100 * is_tested.mean())
+        alarms += alarms_of_cell
+        tests += tests_of_cell
+        if tests_of_cell >= MIN_TESTS:
+            false.append(100 * alarms_of_cell / tests_of_cell)
         is_beyond = np.abs(rows["apart_value"]) > rule.half_widths(rows, "apart")
-        found_percent.append(100 * (rule.is_tested(rows, "apart") & is_beyond).mean())
+        found.append(100 * (rule.is_tested(rows, "apart") & is_beyond).mean())
         spread.append(float(np.quantile(half_width, 0.9) / np.median(half_width)))
-    worst = f"{max(false_percent):.1f}" if false_percent else "too few"
-    return (
-        f"| {tested_draws} | {df_rule} | {LENGTHS[lengths]} "
-        f"| {min(covered_percent):.1f} to {max(covered_percent):.1f} | {_range_text(tested_percent)}% "
-        f"| {100 * alarms / tests:.1f}, {worst} "
-        f"| {_range_text(found_percent)}% | at most {max(spread):.1f} |"
-    )
+    values = {
+        "covered_min": min(covered),
+        "covered_max": max(covered),
+        "tested_min": min(tested),
+        "tested_max": max(tested),
+        "false_all": 100 * alarms / tests,
+        "false_max": max(false, default=nan),
+        "found_min": min(found),
+        "found_max": max(found),
+        "spread_max": max(spread),
+    }
+    rounded = {column: float(f"{value:.6g}") for column, value in values.items()}
+    return {"tested_draws": tested_draws, "df_rule": df_rule, "lengths": lengths, **rounded}
 
 
 def main() -> None:
-    """Print the table."""
-    print(
-        "| what is tested | d | longest of 100 | Δα is covered (95) | tests that are made "
-        "| false among these: all, worst cell | Δα = 0.03 is found | 90th percentile of the width over its median |"
-    )
-    print("|---|---|---|---:|---:|---:|---:|---:|")
+    """Make the draws, and write the CSV."""
     cells_by_lengths = {lengths: draw_cells(lengths) for lengths in LENGTHS}
+    rows = []
     for tested_draws, df_rule in RULES:
         for lengths, cells in cells_by_lengths.items():
-            print(table_row(tested_draws, df_rule, lengths, cells))
+            rows.append(summarise_rule(tested_draws, df_rule, lengths, cells))
+    pd.DataFrame(rows).to_csv(CSV, index=False)
 
 
 if __name__ == "__main__":

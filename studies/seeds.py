@@ -1,6 +1,8 @@
 """Compare two ways to fit a law if a size has several runs: each run as a point, or the runs of a size as one point.
 
-    OMP_NUM_THREADS=1 python -m studies.seeds    # a minute: the table of docs/explanation/validity.md
+    OMP_NUM_THREADS=1 python -m studies.seeds    # a minute; writes studies/seeds.csv
+
+`python -m studies.validity --table` writes the table of the CSV into docs/explanation/validity.md.
 
 Models of one size share a deviation from the law, because they share width, depth and recipe. Each run also has its own
 deviation, because of its seed. Both ways are applied to the same draws, with the library's function.
@@ -11,11 +13,14 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+import pandas as pd
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats import fit
+from studies.experiment import ROOT
 from studies.simulation import ALPHA
 
+CSV = ROOT / "studies/seeds.csv"
 TAU = 0.02  # standard deviation of ln y of a run around its law
 DRAWS = 2000
 
@@ -50,20 +55,26 @@ def simulate_design(sizes: int, runs: FloatArray, shared_variance: float) -> tup
 
 
 def main() -> None:
-    """Print the table."""
-    print(
-        "| sizes, runs of each | shared by a size | one point a size: α is covered | width | one point a run | width |"
-    )
-    print("|---|---:|---:|---:|---:|---:|")
+    """Simulate all designs, and write the CSV."""
     designs = [(m, np.full(m, float(runs))) for m, runs in product((4, 7), (1, 2, 4))]
     designs += [(m, np.array([4.0] + [1.0] * (m - 1))) for m in (4, 7)]
-    for (m, runs), shared_variance in product(designs, (0.0, 0.2, 0.5, 0.8)):
+    rows = []
+    for (m, runs), shared_variance in product(designs, (0.0, 0.2, 0.5)):
         if runs.max() == 1 and shared_variance:
             continue
         covered, widths = simulate_design(m, runs, shared_variance)
-        runs_of_sizes = f"{runs[0]:.0f}" if len(set(runs)) == 1 else "4 of the smallest, 1"
-        cells = (f"{covered[0]:.1f}", f"{widths[0]:.3f}", f"{covered[1]:.1f}", f"{widths[1]:.3f}")
-        print(f"| {m}, {runs_of_sizes} | {shared_variance:.0%} | {' | '.join(cells)} |")
+        rows.append(
+            {
+                "sizes": m,
+                "runs": f"{runs[0]:.0f}" if len(set(runs)) == 1 else "4 of the smallest, 1 of the others",
+                "shared_variance": shared_variance,
+                "covered_by_size": round(covered[0], 2),
+                "width_by_size": float(f"{widths[0]:.4g}"),
+                "covered_by_run": round(covered[1], 2),
+                "width_by_run": float(f"{widths[1]:.4g}"),
+            }
+        )
+    pd.DataFrame(rows).to_csv(CSV, index=False)
 
 
 if __name__ == "__main__":

@@ -29,9 +29,9 @@ import pandas as pd
 
 from rbptrack.ranks import FloatArray
 from studies import law_experiments, measurement_experiments, validity_page
-from studies.experiment import NOMINAL, ROOT, Settings, kind_of, summary
+from studies.experiment import NOMINAL, Settings, kind_of, summary
+from studies.validity_page import CSV
 
-CSV = ROOT / "studies/validity.csv"
 EXPERIMENTS = law_experiments.EXPERIMENTS | measurement_experiments.EXPERIMENTS
 
 SECONDS_BETWEEN_WRITES = 20
@@ -187,7 +187,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="only write the documentation's tables and rates")
     options = parser.parse_args()
     if options.table:
-        validity_page.write_files(pd.read_csv(CSV))
+        validity_page.write_files()
         return
     unknown = sorted(set(options.experiments) - set(EXPERIMENTS))
     if unknown:

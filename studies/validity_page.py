@@ -1,9 +1,10 @@
-"""Writes the results of studies/validity.csv into the documentation.
+"""Writes the results of the studies into the documentation.
 
-The tables of docs/explanation/validity.md are made from the CSV, and so are the rates that pages and docstrings quote.
-`python -m studies.validity --table` writes them, and tests/test_docs.py checks that they are those of the CSV.
+The tables of docs/explanation/validity.md are made from studies/validity.csv, gates.csv and seeds.csv. The rates that
+pages and docstrings quote are made from studies/validity.csv. `python -m studies.validity --table` writes all of them,
+and tests/test_docs.py checks that they are those of the CSV files.
 
-Each row of the CSV is one claim in one cell, a combination of settings. Its columns are:
+Each row of studies/validity.csv is one claim in one cell, a combination of settings. Its columns are:
 
     experiment  name of the experiment
     claim       kind of the claim (see studies/experiment.py), a colon, and what is claimed
@@ -26,9 +27,11 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from studies import gates, seeds
 from studies.experiment import NOMINAL, ROOT, kind_of
 from studies.gates import LENGTHS
 
+CSV = ROOT / "studies/validity.csv"
 PAGE = "docs/explanation/validity.md"
 END = "<!-- end -->"
 
@@ -52,27 +55,31 @@ _LABELS = {"false": "false alarm", "promised": "found", "share": "share of draws
 """The first words of titles, by the first word of the claim. Other claims keep their first word."""
 
 
-def write_files(rows: pd.DataFrame) -> None:
-    """Write the tables and the quoted rates into all files that contain some. rows: those of studies/validity.csv."""
-    for name, text in file_texts(rows).items():
+def write_files() -> None:
+    """Write the tables and the quoted rates into all files that contain some."""
+    for name, text in file_texts().items():
         (ROOT / name).write_text(text, encoding="utf-8")
 
 
-def file_texts(rows: pd.DataFrame) -> dict[str, str]:
+def file_texts() -> dict[str, str]:
     """Return the whole text that each file with tables or quoted rates should have.
 
-    The keys are the names of the files, relative to the repository. `rows` are those of studies/validity.csv.
+    The keys are the names of the files, relative to the repository.
     """
+    rows = pd.read_csv(CSV)
+    tables = {title: make_table(rows) for title, make_table in TABLES.items()}
+    tables["other rules"] = gates_table(pd.read_csv(gates.CSV))
+    tables["several runs of one size"] = seeds_table(pd.read_csv(seeds.CSV))
     by_name: dict[str, str] = {}
     for name in dict.fromkeys([PAGE, *(quote.file for quote in QUOTES)]):
         by_name[name] = (ROOT / name).read_text(encoding="utf-8")
-    for title, table in TABLES.items():
+    for title, table in tables.items():
         begin = f"<!-- made by studies/validity.py: {title} -->"
         before, begin_found, old_table_and_rest = by_name[PAGE].partition(begin)
         _, end_found, after = old_table_and_rest.partition(END)
         if not begin_found or not end_found:
             raise SystemExit(f"{PAGE} has no lines {begin} and {END}")
-        by_name[PAGE] = f"{before}{begin}\n\n{table(rows)}\n\n{END}{after}"
+        by_name[PAGE] = f"{before}{begin}\n\n{table}\n\n{END}{after}"
     for quote in QUOTES:
         by_name[quote.file] = quote.fill_in(by_name[quote.file], rows)
     return by_name
@@ -180,9 +187,48 @@ def deciding_table(rows: pd.DataFrame) -> str:
         lines.append(
             f"| {documents}, {label} | {_range_text(values_of_kind['covers'])} "
             f"| at most {_format_number(spread, bold=spread > 2.5)} "
-            f"| {_range_text(values_of_kind['share'])} | {percent_made.min():.0f} to {percent_made.max():.0f}% "
+            f"| {_range_text(values_of_kind['share'])} | {_percent_range(percent_made.min(), percent_made.max())} "
             f"| {percent_false.min():.1f} to {most_false} |"
         )
+    return "\n".join(lines)
+
+
+def gates_table(rows: pd.DataFrame) -> str:
+    """Return the table of rules for intervals and tests. rows: those of studies/gates.csv."""
+    lines = [
+        "| what is tested | d | longest of 100 | Δα is covered (95) | tests that are made "
+        "| false among these: all, worst cell | Δα = 0.03 is found | 90th percentile of the width over its median |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows.to_dict("records"):
+        false_max = "too few"
+        if not np.isnan(row["false_max"]):
+            false_max = _format_number(row["false_max"], bold=row["false_max"] > NOMINAL["false"] + _TOLERATED)
+        lines.append(
+            f"| {row['tested_draws']} | {row['df_rule']} | {LENGTHS[row['lengths']]} "
+            f"| {_format_coverage(row['covered_min'])} to {row['covered_max']:.1f} "
+            f"| {_percent_range(row['tested_min'], row['tested_max'])} | {row['false_all']:.1f}, {false_max} "
+            f"| {_percent_range(row['found_min'], row['found_max'])} | at most {row['spread_max']:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def seeds_table(rows: pd.DataFrame) -> str:
+    """Return the table of laws of several runs of each size. rows: those of studies/seeds.csv."""
+    lines = [
+        "| sizes, runs of each | variance shared by a size | one point a size: α is covered (95) | width "
+        "| one point a run: α is covered | width |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for (sizes, runs), cells in rows.groupby(["sizes", "runs"], sort=False):
+        columns = [
+            cells["shared_variance"].map("{:.0%}".format),
+            cells["covered_by_size"].map(_format_coverage),
+            cells["width_by_size"].map("{:.3f}".format),
+            cells["covered_by_run"].map(_format_coverage),
+            cells["width_by_run"].map("{:.3f}".format),
+        ]
+        lines.append(f"| {sizes}, {runs} | {' | '.join(' / '.join(texts) for texts in columns)} |")
     return "\n".join(lines)
 
 
@@ -248,9 +294,17 @@ def _format_number(value: float, digits: int = 1, *, bold: bool) -> str:
     return f"**{value:.{digits}f}**" if bold else f"{value:.{digits}f}"
 
 
+def _format_coverage(percent: float) -> str:
+    return _format_number(percent, bold=percent < NOMINAL["covers"] - _TOLERATED)
+
+
 def _draws_text(rows: pd.DataFrame) -> str:
     fewest, most = rows["judged"].min(), rows["judged"].max()
     return f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
+
+
+def _percent_range(least: float, most: float) -> str:
+    return f"{least:.0f}%" if least == most else f"{least:.0f} to {most:.0f}%"
 
 
 def _range_text(values: pd.Series) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from studies import gates, seeds, validity
@@ -17,12 +18,18 @@ def test_experiment_has_finite_outcomes(name: str) -> None:
     assert np.isfinite([float(outcome) for outcome in outcomes.values()]).all()
 
 
-def test_gates_make_a_row_for_every_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gates, "DRAWS", 1)
-    cells = gates.draw_cells("even")
-    for tested_draws, df_rule in gates.RULES:
-        row = gates.table_row(tested_draws, df_rule, "even", cells)
-        assert row.startswith(f"| {tested_draws} | {df_rule} | as the others |")
+def test_summarise_rule_counts_tests_and_false_alarms() -> None:
+    """Only the first 60 draws have K above 4. The intervals of 6 of them miss the true difference, which is 0."""
+    rows = pd.DataFrame({"n": 100, "k_of_lengths": 50.0, "equal_k": [5.0] * 60 + [3.0] * 40})
+    rows["equal_value"] = [9.0] * 6 + [0.0] * 94
+    rows[["equal_sampling", "equal_scatter"]] = 1.0, 0.0
+    for column in ("value", "sampling", "scatter", "k"):
+        rows[f"apart_{column}"] = rows[f"equal_{column}"]
+    summary = gates.summarise_rule("K is at least 4 (used)", "with K_L (used)", "even", [rows])
+    assert summary["covered_min"] == summary["covered_max"] == 94
+    assert summary["tested_min"] == 60
+    assert summary["false_all"] == summary["false_max"] == 10
+    assert summary["found_max"] == 6
 
 
 def test_intervals_with_one_point_per_run_cover_alpha_of_independent_runs(monkeypatch: pytest.MonkeyPatch) -> None:
