@@ -68,8 +68,7 @@ def random_corpus(tokens: int, *, vocab_size: int, seq_len: int = 512) -> Corpus
     start = stop - lengths
     return Corpus(
         token=rng.integers(vocab_size, size=total, dtype=np.int32),
-        document=np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
-        position=np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
+        document_lengths=np.array(lengths),
         field=np.zeros(total, dtype=np.int8),
         num_bytes=np.ones(total, dtype=np.int32),
         scorable=np.ones(total, dtype=np.bool_),

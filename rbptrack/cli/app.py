@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -99,7 +98,7 @@ def main() -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may have no ± or α
     words = [word for word in sys.argv[1:] if word != TRACEBACK]
     with log_to_file(mlruns_folder() / "rbptrack.log", on_terminal=TRACEBACK in sys.argv):
-        return _run_with_messages(lambda: _run_command(words))
+        return _run_with_messages(words)
 
 
 def _run_command(words: list[str]) -> int:
@@ -165,13 +164,13 @@ def _example_or_usage(error: TyperException) -> str:
     return str(context.get_usage())
 
 
-def _run_with_messages(command: Callable[[], int]) -> int:
-    """Run a command and return its exit code. Expected errors are printed in one or two lines.
+def _run_with_messages(words: list[str]) -> int:
+    """Run the command of a command line and return its exit code. Expected errors are printed in one or two lines.
 
     The exit code of an error is 2 for bad input and 1 otherwise. An unexpected error is raised.
     """
     try:
-        code = command()
+        code = _run_command(words)
         if code == INTERRUPTED:  # Typer turns a KeyboardInterrupt into this exit code
             raise KeyboardInterrupt
         return code

@@ -6,16 +6,7 @@ from collections.abc import MutableMapping
 
 import typer
 
-from rbptrack.config.patterns import sizes_by_family
-
-_GROUP_OF_KEY = {
-    "model": "model",
-    "dataset": "dataset",
-    "reference": "model",
-    "k": "k",
-    "protocol": "protocol",
-    "launch": "launch",
-}
+from rbptrack.config.patterns import GROUP_BY_KEY, sizes_by_family
 
 
 def complete_words(context: typer.Context, incomplete: str) -> list[str]:
@@ -26,7 +17,7 @@ def complete_words(context: typer.Context, incomplete: str) -> list[str]:
 
     The parameter `words` of Typer's context holds the words before the one to complete.
     """
-    from rbptrack.config.keys import key_types
+    from rbptrack.config.keys import suggested_keys
 
     previous_words = context.params.get("words") or []
     if incomplete == "=":
@@ -36,8 +27,7 @@ def complete_words(context: typer.Context, incomplete: str) -> list[str]:
     key, equals, value = incomplete.partition("=")
     if equals:
         return [f"{key}={completed}" for completed in _complete_value(key, value)]
-    options = [*_GROUP_OF_KEY, *(name for name in key_types() if not name.startswith("reference."))]
-    return [f"{option}=" for option in options if option.startswith(incomplete)]
+    return [f"{suggested}=" for suggested in suggested_keys() if suggested.startswith(incomplete)]
 
 
 def complete_analyzers(incomplete: str) -> list[str]:
@@ -54,18 +44,18 @@ def insert_measure(environment: MutableMapping[str, str]) -> None:
     """
     for variable in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS"):
         program, _, words = environment.get(variable, "").replace("\n", " ").partition(" ")
-        if words.partition("=")[0].strip() in _GROUP_OF_KEY and "=" in words:
+        if words.partition("=")[0].strip() in GROUP_BY_KEY and "=" in words:
             environment[variable] = f"{program} measure {words}"
             environment["COMP_CWORD"] = str(int(environment.get("COMP_CWORD", "0")) + 1)
 
 
 def _complete_value(key: str, value: str) -> list[str]:
     """Return completions of the value of a key. In a list with commas, the last element is completed."""
-    if key not in _GROUP_OF_KEY:
+    if key not in GROUP_BY_KEY:
         return []
     from rbptrack.config.command_line import config_names
 
-    names = config_names(_GROUP_OF_KEY[key])
+    names = config_names(GROUP_BY_KEY[key])
     first_elements, comma, last_element = value.rpartition(",")
     options = [*names, *(f"{family}/*" for family in sizes_by_family(names))]
     return [f"{first_elements}{comma}{option}" for option in options if option.startswith(last_element)]

@@ -89,9 +89,10 @@ def refuse_secrets(values: dict[str, Any]) -> None:
     The config is stored with each measurement, and others can read it there.
     """
     for key, _ in dotted_items(values):
-        if names_a_secret(key.rpartition(".")[2]):
+        name = key.rpartition(".")[2]
+        if names_a_secret(name):
             raise BadInput(
-                f"{key}: a config must not contain a {key.rpartition('.')[2]}, because each measurement stores it. "
+                f"{key}: a config must not contain a {name}, because each measurement stores it. "
                 "Use an environment variable, such as HF_TOKEN"
             )
 

@@ -16,13 +16,18 @@ from hydra.errors import HydraException
 from rbptrack.base.errors import BadInput, nearest, unknown_name
 from rbptrack.base.secrets import shown_address
 from rbptrack.config.check import refuse_secrets
-from rbptrack.config.keys import is_free_key, is_key, key_types
+from rbptrack.config.keys import is_free_key, is_key, key_types, suggested_keys
 from rbptrack.config.paths import config_folders, package_folder, user_path
-from rbptrack.config.patterns import is_pattern, natural_key, no_match_error, select_names, sizes_by_family, split_list
+from rbptrack.config.patterns import (
+    GROUP_BY_KEY,
+    is_pattern,
+    natural_key,
+    no_match_error,
+    select_names,
+    sizes_by_family,
+    split_list,
+)
 from rbptrack.config.registration import add_config, register
-
-GROUPS = ("model", "dataset", "k", "protocol", "launch")
-"""The groups of configs. An override `<group>=<name>` chooses a config of the group."""
 
 _HYDRA_KEYS = ("hydra/", "hydra.")
 _SEARCH_PATH = "hydra.searchpath="
@@ -195,7 +200,7 @@ def _translate_word(word: str, choices: Choices) -> str:
         return _override_for_ks(value, choices.names("k"))
     if key == "reference":
         return f"+model@reference={_expand_names(word, key, value, choices)}"
-    if key in GROUPS:
+    if key in GROUP_BY_KEY:
         return f"{prefixed_key}={_expand_names(word, key, value, choices)}"
     if get_origin(key_types().get(key)) is list:  # `a,b` is one list, not two values to sweep over
         return f"{prefixed_key}=[{','.join(map(_quote, split_list(value)))}]"
@@ -214,9 +219,9 @@ def _check_key(word: str, key: str, choices: Choices) -> None:
                 raise BadInput(f"{word}: expected key=value. Did you mean {group}={near[0]}?")
         raise BadInput(f"{word}: expected key=value, such as model=nano/6k")
     refuse_secrets({key: ""})
-    if key in GROUPS or is_key(key) or key.startswith(_HYDRA_KEYS) or "@" in key:
+    if key in GROUP_BY_KEY or is_key(key) or key.startswith(_HYDRA_KEYS) or "@" in key:
         return
-    options = [*GROUPS, "reference", *(name for name in key_types() if not name.startswith("reference."))]
+    options = suggested_keys()
     near = nearest(key, options) or _options_with_similar_last_part(key, options)
     suggestion = f" Did you mean {' or '.join(f'{name}=' for name in near)}?" if near else ""
     raise BadInput(f"there is no option {key}.{suggestion} --cfg job shows all options and their values")
@@ -231,7 +236,7 @@ def _options_with_similar_last_part(key: str, options: Sequence[str]) -> list[st
 
 def _unknown_flag_error(word: str) -> BadInput:
     name, equals, value = word.lstrip("-").partition("=")
-    if name in GROUPS or is_key(name):
+    if name in GROUP_BY_KEY or is_key(name):
         return BadInput(f"unknown option {word}. Write {name}={value if equals else '...'}")
     return unknown_name("option", word, ["--multirun", "--config-dir", "--cfg", "--info", "--hydra-help", "--help"])
 
@@ -257,7 +262,7 @@ def _expand_names(word: str, key: str, value: str, choices: Choices) -> str:
         elements = [*function.include, *(f"!{pattern}" for pattern in function.exclude)]
     else:
         elements = split_list(value)
-    group = "model" if key == "reference" else key
+    group = GROUP_BY_KEY[key]
     names = choices.names(group)
     elements = [_find_or_add_config(group, element, names, choices) for element in _add_families(elements, names)]
     chosen = select_names(key, elements, [*names, *(element for element in elements if element in choices.added)])

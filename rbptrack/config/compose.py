@@ -19,10 +19,10 @@ from yaml import YAMLError
 
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.config.check import check
-from rbptrack.config.command_line import GROUPS, CommandLine, parse_override, read_command_line
+from rbptrack.config.command_line import CommandLine, parse_override, read_command_line
 from rbptrack.config.keys import dotted_items, is_free_key, key_types
 from rbptrack.config.paths import conf_folder
-from rbptrack.config.patterns import is_pattern, select_names, split_list
+from rbptrack.config.patterns import GROUP_BY_KEY, is_pattern, select_names, split_list
 from rbptrack.config.registration import CELL_WITHOUT_HYDRA, training_steps
 from rbptrack.config.schema import CellConfig, Config
 
@@ -212,7 +212,7 @@ def _swept_keys(overrides: Sequence[str]) -> list[str]:
     The list is empty if an override does more than choose a config or set one key. For example, it may set a section.
     """
     keys = [override.partition("=")[0] for override in overrides]
-    choices = (*GROUPS, "+model@reference")
+    choices = (*GROUP_BY_KEY.values(), "+model@reference")
     if not all(key in choices or key in key_types() or is_free_key(key.lstrip("+")) for key in keys):
         return []
     parsed = zip(keys, map(parse_override, overrides), strict=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -70,11 +69,6 @@ def config_folders() -> list[Path]:
     user_folder = Path.cwd() / "conf"
     if user_folder.is_dir() and user_folder.resolve() != folders[0].resolve():
         folders.append(user_folder)
-    folders.extend(_package_folders())
-    return folders
-
-
-def _package_folders() -> Iterator[Path]:
     for point in entry_points(group=CONFIG_ENTRY_POINTS):
         folder = package_folder(point.value)
         if folder is None:
@@ -82,7 +76,8 @@ def _package_folders() -> Iterator[Path]:
                 f"the folder of configs {point.value}, which an installed package offers under the name {point.name}, "
                 "cannot be found: install that package again, or remove it"
             )
-        yield folder
+        folders.append(folder)
+    return folders
 
 
 def package_folder(name: str) -> Path | None:

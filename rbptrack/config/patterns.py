@@ -12,6 +12,16 @@ from fnmatch import fnmatchcase
 
 from rbptrack.base.errors import BadInput, nearest, shortened_list, unknown_name
 
+GROUP_BY_KEY = {
+    "model": "model",
+    "dataset": "dataset",
+    "reference": "model",
+    "k": "k",
+    "protocol": "protocol",
+    "launch": "launch",
+}
+"""The group of configs from which the value of a key is chosen, such as `nano/6k` in `reference=nano/6k`."""
+
 _FACTOR_OF_SUFFIX = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 _SIZE_WORDS = ("tiny", "small", "base", "medium", "large", "xl", "xxl")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmbt]?)", re.IGNORECASE)

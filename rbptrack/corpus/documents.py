@@ -7,6 +7,7 @@ import logging
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ from rbptrack.corpus.rows import Row
 from rbptrack.sources import hub
 from rbptrack.sources.cache import cached_table, writable_folder
 from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.sources.pin import Pinned, check_file_is_whole, file_ending, needed_files
+from rbptrack.sources.pin import Pinned, check_file_is_whole, has_known_ending, needed_files
 
 _SHUFFLE_BUFFER = 10_000  # documents; not configurable, because it decides which documents a seed selects
 _CACHE_SCHEMA = pa.schema({"id": pa.string(), "fields": pa.list_(pa.string()), "group": pa.string()})
@@ -103,14 +104,12 @@ def load_documents(config: DatasetConfig, pinned: Pinned) -> list[Document]:
 
     """
     if pinned.revision is None:
-        documents = _read_uncached(config, pinned)
-    else:
-        key = {**selection_identity(config, pinned), "group": config.group}
-        table = cached_table(
-            f"documents/{fingerprint(key)}", _CACHE_SCHEMA, lambda: _document_table(_read_uncached(config, pinned))
-        )
-        documents = [Document(row["id"], tuple(row["fields"]), row["group"]) for row in table.to_pylist()]
-    return documents
+        return _read_uncached(config, pinned)
+    key = {**selection_identity(config, pinned), "group": config.group}
+    table = cached_table(
+        f"documents/{fingerprint(key)}", _CACHE_SCHEMA, lambda: _document_table(_read_uncached(config, pinned))
+    )
+    return [Document(row["id"], tuple(row["fields"]), row["group"]) for row in table.to_pylist()]
 
 
 def describe_empty_documents(documents: Sequence[Document], config: DatasetConfig) -> str:
@@ -124,12 +123,7 @@ def describe_empty_documents(documents: Sequence[Document], config: DatasetConfi
 
 
 def _document_table(documents: Sequence[Document]) -> pa.Table:
-    columns = {
-        "id": [document.id for document in documents],
-        "fields": [list(document.fields) for document in documents],
-        "group": [document.group for document in documents],
-    }
-    return pa.table(columns, _CACHE_SCHEMA)
+    return pa.Table.from_pylist([vars(document) for document in documents], _CACHE_SCHEMA)
 
 
 def find_only_split(config: DatasetConfig, pinned: Pinned) -> str:
@@ -266,21 +260,13 @@ def _readable_files(builder: Any, split: str) -> tuple[Sequence[str], dict[str, 
     from datasets.packaged_modules.json.json import Json
 
     files = (builder.config.data_files or {}).get(split) or []
-    if not all(_has_known_ending(file) for file in files):
+    if not all(map(has_known_ending, files)):
         return [], {}
     if isinstance(builder, Csv):
         return files, builder.config.pd_read_csv_kwargs
     if isinstance(builder, Json) and not builder.config.field:
         return files, {}
     return [], {}
-
-
-def _has_known_ending(file: str) -> bool:
-    """Return whether `read_rows` can read files with the ending of this name. It cannot read archives."""
-    try:
-        return bool(file_ending(file))
-    except BadInput:
-        return False
 
 
 def _reachable_location(config: DatasetConfig, pinned: Pinned) -> tuple[str, str | None]:
@@ -317,7 +303,7 @@ def _open_with_datasets(builder: Any, arguments: dict[str, Any], config: Dataset
 
 def _select_rows(dataset: Any, config: DatasetConfig) -> Iterable[Row]:
     """Return the rows that a config selects from a dataset of `datasets`, streamed or whole."""
-    passes = _row_filter(config)
+    passes = partial(_passes_filters, config)
     if config.head:
         passing = [row for row in islice(dataset, config.head) if passes(row)]
         if not config.documents:
@@ -339,7 +325,7 @@ def _draw_from_all_rows(read: Callable[[], Iterable[Row]], config: DatasetConfig
     `datasets` would draw these rows, too. The rows are read twice: first they are counted, then the drawn ones are
     kept. Only the drawn rows are in memory.
     """
-    passes = _row_filter(config)
+    passes = partial(_passes_filters, config)
     count = sum(1 for row in read() if passes(row))
     order = np.random.default_rng(config.seed).permutation(count)[: config.documents].tolist()
     drawn = set(order)
@@ -366,15 +352,11 @@ def _check_fields(columns: Sequence[str], named_columns: Sequence[str], config: 
         raise BadInput(f"dataset {config.name} has no field {', '.join(missing)}. Fields: {fields}")
 
 
-def _row_filter(config: DatasetConfig) -> Callable[[Row], bool]:
-    """Return a function that says whether a row passes the filters `longer_than` and `where` of a config."""
-
-    def passes(row: Row) -> bool:
-        if config.longer_than and len(config.separator.join(_field_texts(row, config))) <= config.longer_than:
-            return False
-        return all(str(_field_value(row, key)) == str(value) for key, value in config.where.items())
-
-    return passes
+def _passes_filters(config: DatasetConfig, row: Row) -> bool:
+    """Return whether a row passes the filters `longer_than` and `where` of a config."""
+    if config.longer_than and len(config.separator.join(_field_texts(row, config))) <= config.longer_than:
+        return False
+    return all(str(_field_value(row, key)) == str(value) for key, value in config.where.items())
 
 
 def _field_value(row: Row, key: str) -> object:

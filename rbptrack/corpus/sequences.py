@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,24 +14,17 @@ import pandas as pd
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, SequenceRule
-from rbptrack.corpus.tokens import Tokens, text_prefix, token_texts
+from rbptrack.corpus.tokens import IntArray, Tokens, text_prefix, token_texts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-IntArray = npt.NDArray[Any]
-
 
 @dataclass(frozen=True)
-class Corpus:
-    """The tokens of all selected documents, one after the other, and the sequences that are cut from them.
+class Corpus(Tokens):
+    """The tokens of all selected documents, and the sequences that are cut from them.
 
     Attributes:
-        token: token ids, int32 (tokens,).
-        document: the number of the token's document in the selection, from 0, int32 (tokens,).
-        position: index of the token in its document, int32 (tokens,).
-        field: number of the field in which the token's last character lies, int8 (tokens,).
-        num_bytes: number of UTF-8 bytes of the text that the token stands for, int32 (tokens,).
         scorable: whether the token may be a target, bool (tokens,).
         start: index of each sequence's first token, int64 (sequences,), ascending.
         stop: index after each sequence's last token, int64 (sequences,).
@@ -40,25 +33,24 @@ class Corpus:
         prefix: ids of the special tokens with which the tokenizer begins every text, such as `<bos>`, int32. It is
             often empty. A sequence that begins inside a document gets the prefix, too, because models that were trained
             with it predict badly without it.
-        document_ids: the id in the dataset of each selected document, in order.
-        groups: the group of each document; empty texts if `dataset.group` names no field.
-        texts_hash: SHA-256 (hex) of the texts of the selection.
 
     """
 
-    token: IntArray
-    document: IntArray
-    position: IntArray
-    field: IntArray
-    num_bytes: IntArray
     scorable: npt.NDArray[np.bool_]
     start: IntArray
     stop: IntArray
     first: IntArray
     prefix: IntArray
-    document_ids: tuple[str, ...]
-    groups: tuple[str, ...]
-    texts_hash: str
+
+    @cached_property
+    def document(self) -> IntArray:
+        """The number of each token's document in the selection, from 0, int32 (tokens,)."""
+        return np.repeat(np.arange(len(self.document_lengths), dtype=np.int32), self.document_lengths)
+
+    @cached_property
+    def position(self) -> IntArray:
+        """The index of each token in its document, int32 (tokens,)."""
+        return np.concatenate([np.arange(length, dtype=np.int32) for length in self.document_lengths])
 
     def inputs(self, sequence: int) -> IntArray:
         """Return the token ids that the model reads for a sequence, (length,), with the prefix if it gets one."""
@@ -102,12 +94,11 @@ class Corpus:
             field, `group`.
 
         """
-        tokens = np.bincount(self.document, minlength=len(self.document_ids))
+        num_documents = len(self.document_ids)
         scored = self.targets(0, len(self.start))
-        num_bytes = np.bincount(self.document[scored], self.num_bytes[scored], len(tokens)).astype(np.int64)
-        table = pd.DataFrame(
-            {"document": range(len(tokens)), "id": list(self.document_ids), "tokens": tokens, "bytes": num_bytes}
-        )
+        num_bytes = np.bincount(self.document[scored], self.num_bytes[scored], num_documents).astype(np.int64)
+        columns = {"document": range(num_documents), "id": self.document_ids, "tokens": self.document_lengths}
+        table = pd.DataFrame(columns | {"bytes": num_bytes})
         if any(self.groups):
             table["group"] = list(self.groups)
         return table
@@ -153,7 +144,6 @@ def build_corpus(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: Dat
     """
     if config.sequence is SequenceRule.pack:
         tokens = _append_end_of_text(tokens, tokenizer.eos_token_id)
-    lengths = tokens.lengths
     is_special = np.isin(tokens.token, sorted(set(tokenizer.all_special_ids)))
     if config.chat:
         scorable = ~is_special & (tokens.field == len(config.fields) - 1)
@@ -163,23 +153,10 @@ def build_corpus(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: Dat
     if config.sequence is SequenceRule.slide:
         prefix = text_prefix(tokenizer)
         _check_room_for_text(config, len(prefix))
-    start, stop, first = _cut_sequences(lengths, config, len(prefix))
-    corpus = Corpus(
-        token=tokens.token,
-        document=np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
-        position=np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
-        field=tokens.field,
-        num_bytes=tokens.num_bytes,
-        scorable=scorable,
-        start=start,
-        stop=stop,
-        first=first,
-        prefix=prefix,
-        document_ids=tokens.document_ids,
-        groups=tokens.groups,
-        texts_hash=tokens.texts_hash,
-    )
+    start, stop, first = _cut_sequences(tokens.document_lengths, config, len(prefix))
+    corpus = Corpus(**vars(tokens), scorable=scorable, start=start, stop=stop, first=first, prefix=prefix)
     if not len(start) or not corpus.num_targets:
+        lengths = tokens.document_lengths
         raise BadInput(
             f"dataset {config.name}: nothing to score in {len(lengths)} documents of at most {lengths.max()} tokens. "
             "A document needs at least 2 tokens that are not special"
@@ -205,13 +182,13 @@ def _append_end_of_text(tokens: Tokens, token_id: int | None) -> Tokens:
     """Append the end-of-text token to each document. Raises BadInput if the tokenizer has no such token."""
     if token_id is None:
         raise BadInput("dataset.sequence=pack needs a tokenizer with an end-of-text token; use truncate or slide")
-    ends = np.cumsum(tokens.lengths)
+    ends = np.cumsum(tokens.document_lengths)
     return replace(
         tokens,
         token=np.insert(tokens.token, ends, token_id),
         field=np.insert(tokens.field, ends, 0),
         num_bytes=np.insert(tokens.num_bytes, ends, 0),
-        lengths=tokens.lengths + 1,
+        document_lengths=tokens.document_lengths + 1,
     )
 
 

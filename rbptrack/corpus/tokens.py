@@ -30,15 +30,15 @@ _SHORT_TEXTS = ("a", "1 b")  # two texts, because a tokenizer may drop a charact
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokenised documents that are not cut into sequences yet.
+    """The tokens of all selected documents, one after the other.
 
     Attributes:
         token: token ids, int32 (tokens,).
         field: number of the document's field that contains the token's last character, int8 (tokens,). In a
             conversation: the number of the last field for tokens of the answer, and 0 for all other tokens.
         num_bytes: number of UTF-8 bytes of the text that the token stands for, int32 (tokens,).
-        lengths: number of tokens of each document, int64 (documents,).
-        document_ids: the id in the dataset of each selected document, in order.
+        document_lengths: number of tokens of each document, int64 (documents,).
+        document_ids: the id in the dataset of each document, in order.
         groups: the group of each document; empty texts if `dataset.group` names no field.
         texts_hash: SHA-256 (hex) of the texts of the documents.
 
@@ -47,7 +47,7 @@ class Tokens:
     token: IntArray
     field: IntArray
     num_bytes: IntArray
-    lengths: IntArray
+    document_lengths: IntArray
     document_ids: tuple[str, ...]
     groups: tuple[str, ...]
     texts_hash: str
@@ -95,7 +95,7 @@ def tokenise(
         token=np.concatenate([ids for ids, _, _ in pieces]),
         field=np.concatenate([fields for _, fields, _ in pieces]),
         num_bytes=np.concatenate([counts for _, _, counts in pieces]),
-        lengths=np.array([len(ids) for ids, _, _ in pieces]),
+        document_lengths=np.array([len(ids) for ids, _, _ in pieces]),
         document_ids=tuple(document.id for document in documents),
         groups=tuple(document.group for document in documents),
         texts_hash=texts_hash(documents, chat=bool(template)),

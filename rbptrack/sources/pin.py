@@ -89,7 +89,7 @@ def pin_dataset(config: DatasetConfig) -> Pinned:
     if config.path and not config.repo:
         folder = _existing_folder("dataset", config.path)
         files = visible_files(folder)
-        data_files = [path for path in files if path.name.lower().endswith(tuple(_FORMAT_BY_ENDING))]
+        data_files = [path for path in files if has_known_ending(path)]
         only_texts = bool(data_files) and all(file_format(path) == "text" for path in data_files)
         if only_texts and folder / "README.md" not in files:
             return _pin_files(sorted(data_files, key=lambda path: natural_key(str(path))))
@@ -148,6 +148,11 @@ def _matching_files(patterns: Sequence[str]) -> list[Path]:
         check_regular_file(path, "dataset.files")
         file_format(path)
     return list(matching)
+
+
+def has_known_ending(file: Path | str) -> bool:
+    """Return whether a file's name ends as that of a data file, such as `.jsonl.zst`. Archives do not."""
+    return str(file).lower().endswith(tuple(_FORMAT_BY_ENDING))
 
 
 def file_ending(file: Path | str) -> str:

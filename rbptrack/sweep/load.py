@@ -107,7 +107,7 @@ class Loader:
         if key not in self._corpora:
             if sum(len(corpus.token) for corpus in self._corpora.values()) > _MAX_KEPT_TOKENS:
                 self._corpora.clear()
-            tokenizer = self.tokenizer(cell)
+            tokenizer = self.tokenizer(cell.tokenizer)
             dataset = cell.config.dataset
             documents = load_documents(dataset, cell.texts)
             note = describe_empty_documents(documents, dataset)
@@ -130,8 +130,10 @@ class Loader:
         scored_tokens, read_tokens = cached_line(f"tokens/{self._corpus_key(cell)}", count).split()
         return int(scored_tokens), int(read_tokens)
 
-    def tokenizer(self, cell: Cell) -> PreTrainedTokenizerBase:
-        return self._tokenizer(cell.tokenizer)
+    def tokenizer(self, pinned: Pinned) -> PreTrainedTokenizerBase:
+        if pinned.identity not in self._tokenizers:
+            self._tokenizers[pinned.identity] = load_tokenizer(pinned)
+        return self._tokenizers[pinned.identity]
 
     def architecture(self, weights: Pinned) -> Any:
         """Return the transformers config of a model."""
@@ -158,20 +160,15 @@ class Loader:
         return cache_key(
             dataset=repr(replace(cell.config.dataset, name="")),
             texts=cell.texts.identity,
-            rules=rules_hash(self.tokenizer(cell)),
+            rules=rules_hash(self.tokenizer(cell.tokenizer)),
             template=self.check(cell).template,
         )
-
-    def _tokenizer(self, pinned: Pinned) -> PreTrainedTokenizerBase:
-        if pinned.identity not in self._tokenizers:
-            self._tokenizers[pinned.identity] = load_tokenizer(pinned)
-        return self._tokenizers[pinned.identity]
 
     def _check_cell(self, cell: Cell) -> LoadSettings:
         config = cell.config
         check_folder(config.model)
         architecture = self.architecture(cell.weights)
-        tokenizer = self._tokenizer(cell.tokenizer)
+        tokenizer = self.tokenizer(cell.tokenizer)
         if config.model.gguf and config.model.tokenizer:
             check_gguf_tokens(config.model.name, cell.weights, tokenizer)
         check_compatible(config.model.name, architecture, tokenizer, config.dataset.seq_len)
@@ -187,8 +184,8 @@ class Loader:
         if reference is None or cell.reference is None or cell.reference_tokenizer is None:
             return settings
         check_folder(reference)
-        tokenizer = self._tokenizer(cell.tokenizer)
-        reference_tokenizer = self._tokenizer(cell.reference_tokenizer)
+        tokenizer = self.tokenizer(cell.tokenizer)
+        reference_tokenizer = self.tokenizer(cell.reference_tokenizer)
         architecture = self.architecture(cell.reference)
         seq_len = cell.config.dataset.seq_len
         check_compatible(f"reference {reference.name}", architecture, reference_tokenizer, seq_len)

@@ -247,7 +247,7 @@ def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
     facts = _collect_facts(cell, model, corpus, loader.check(cell).template)
     cell.folder.mkdir(exist_ok=True)
     Outbox(store).write_address(cell.folder)
-    tokenizer = loader.tokenizer(cell)
+    tokenizer = loader.tokenizer(cell.tokenizer)
     measure_loaded(cell.folder, cell.config, model, corpus, tokenizer, lambda _: facts, began=began, notes=cell.notes)
 
 

@@ -241,7 +241,8 @@ class _FinishedSweep:
         from rbptrack import reporting
         from rbptrack.reporting.save import PAGE, describe_analysis, page_files
 
-        run_ids = self._run_ids()
+        succeeded = [outcome for outcome in self.outcomes if isinstance(outcome, Measured | Found)]
+        run_ids = [outcome.run_id for outcome in succeeded if outcome.run_id]
         runs = self.store.runs(run_ids=run_ids)
         with spinner("analysing"):
             analyses = reporting.run_analyzers(runs, analyzers)
@@ -263,10 +264,6 @@ class _FinishedSweep:
         except RbptrackError as error:  # the measurements are in the store, and `report` can repeat the analysis
             print_problem(f"the report is not logged: {error}")
         return sum(analysis.report is None for analysis in analyses)
-
-    def _run_ids(self) -> list[str]:
-        succeeded = [outcome for outcome in self.outcomes if isinstance(outcome, Measured | Found)]
-        return [outcome.run_id for outcome in succeeded if outcome.run_id]
 
     def _render_reading_page(self, runs: Runs) -> str:
         """Return the page with the texts. If the measurements keep no texts, print why and return an empty text."""

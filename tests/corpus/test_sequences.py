@@ -161,7 +161,7 @@ def test_build_corpus_scores_each_token_but_the_first_of_a_document_once_after_i
         token=np.arange(total, dtype=np.int32),
         field=np.zeros(total, np.int8),
         num_bytes=np.ones(total, np.int32),
-        lengths=np.array(lengths),
+        document_lengths=np.array(lengths),
         document_ids=tuple(map(str, range(len(lengths)))),
         groups=("",) * len(lengths),
         texts_hash="",

@@ -91,8 +91,7 @@ def corpus() -> Corpus:
     stop = np.cumsum(lengths)
     return Corpus(
         token=draw.integers(VOCABULARY, size=total, dtype=np.int32),
-        document=np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
-        position=np.concatenate([np.arange(n, dtype=np.int32) for n in lengths]),
+        document_lengths=lengths,
         field=np.zeros(total, dtype=np.int8),
         num_bytes=np.ones(total, dtype=np.int32),
         scorable=draw.random(total) < 0.9,
