@@ -61,7 +61,7 @@ def make_batches(corpus: Corpus, batch_tokens: int) -> list[Batch]:
 def compute_logits(model: CausalModel, batches: Sequence[Batch]) -> None:
     """Compute the full logits of all batches, and do nothing with them."""
     for batch in batches:
-        model.full_logits(batch.token_ids.to(model.device))
+        model.backbone.full_logits(batch.token_ids.to(model.device))
 
 
 @torch.inference_mode()
@@ -72,7 +72,7 @@ def compute_ranks(model: CausalModel, batches: Sequence[Batch]) -> None:
     """
     for batch in batches:
         ids = batch.token_ids.to(model.device)
-        log_p = model.full_logits(ids)[:, :-1].float().log_softmax(-1)
+        log_p = model.backbone.full_logits(ids)[:, :-1].float().log_softmax(-1)
         log_p_of_target = log_p.gather(-1, ids[:, 1:, None])
         (log_p >= log_p_of_target).sum(-1).cpu()
 

@@ -104,7 +104,7 @@ def file_access_error(error: BaseException, place: object) -> FileAccessError | 
         return error
     if not isinstance(error, OSError):
         return None
-    number_in_text = _NUMBER_IN_TEXT.search(str(error))  # Arrow may give the number in the text only
+    number_in_text = _NUMBER_IN_TEXT.search(str(error))  # Arrow may name the number only in its message
     number = error.errno or (int(number_in_text[1]) if number_in_text else 0)
     for numbers, remedy in _REMEDIES.items():
         if number in numbers:

@@ -65,7 +65,7 @@ class _ConditionParser:
             tree = ast.parse(self.condition.strip(), mode="eval")
             kind = self._kind(tree.body)
             _use_floats_in_powers(tree)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # a number of 5,000 digits, 500 signs
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # such as a number of 5,000 digits
             raise BadInput(f"where={self.condition}: this is not a condition. {_RULE}") from error
         if kind != _TRUTH:
             raise BadInput(f"where={self.condition}: this is {kind}, not a condition. Compare it, such as ce < 4")

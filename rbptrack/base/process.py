@@ -1,4 +1,4 @@
-"""Turns the signals that end this process into exceptions, and makes the process end sooner.
+"""Turn the signals that end this process into exceptions, and make the process end sooner.
 
 An exception lets the code that is interrupted release its resources and print a message.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-INTERRUPTED = 130
+INTERRUPT_EXIT_CODE = 130
 """The exit code of a command that Ctrl-C ended, by the convention of shells."""
 
 _DEFAULT_HANDLERS: dict[int, Any] = {
@@ -25,7 +25,7 @@ _DEFAULT_HANDLERS: dict[int, Any] = {
 
 _OBJECTS_BETWEEN_SEARCHES = 50_000  # Python's own number is 700
 
-_raised: list[BaseException] = []  # the exceptions that signals have raised, the last one at the end
+_signal_exceptions: list[BaseException] = []  # those that signals have raised, in order
 
 
 def search_garbage_rarely() -> None:
@@ -59,10 +59,10 @@ class Stopped(SystemExit):
 
 @contextmanager
 def stop_signals_raise() -> Iterator[None]:
-    """While a block runs, let SIGTERM and SIGHUP raise Stopped with code 128 + number, and SIGINT KeyboardInterrupt.
+    """While a block runs, let SIGTERM and SIGHUP raise Stopped(128 + number), and SIGINT raise KeyboardInterrupt.
 
-    The exceptions are raised in the main thread. Signals that are already ignored (nohup) or handled stay so. In
-    another thread, this context manager does nothing.
+    The exceptions are raised in the main thread. A signal that is already ignored (as under nohup) or handled is left
+    as it is. In another thread, this context manager does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -79,7 +79,7 @@ def stop_signals_raise() -> Iterator[None]:
         for number in handled:
             signal.signal(number, _DEFAULT_HANDLERS[number])
         if handled:
-            _raised.clear()
+            _signal_exceptions.clear()
 
 
 def raise_for_last_signal() -> None:
@@ -88,10 +88,10 @@ def raise_for_last_signal() -> None:
     Call this when a library raises an exception. If a signal arrives while a library cleans up, the library may replace
     the exception of the signal by its own. OmegaConf raises an AttributeError, for example.
     """
-    if _raised:
-        raise _raised[-1]
+    if _signal_exceptions:
+        raise _signal_exceptions[-1]
 
 
 def _raise_for_signal(number: int, frame: object) -> None:
-    _raised.append(KeyboardInterrupt() if number == signal.SIGINT else Stopped(128 + number))
-    raise _raised[-1]
+    _signal_exceptions.append(KeyboardInterrupt() if number == signal.SIGINT else Stopped(128 + number))
+    raise _signal_exceptions[-1]

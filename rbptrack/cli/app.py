@@ -18,7 +18,7 @@ from typer.exceptions import TyperException
 
 from rbptrack import __version__
 from rbptrack.base.errors import BadInput, RbptrackError, file_access_error, nearest
-from rbptrack.base.process import INTERRUPTED, Stopped, search_garbage_rarely, stop_signals_raise
+from rbptrack.base.process import INTERRUPT_EXIT_CODE, Stopped, search_garbage_rarely, stop_signals_raise
 from rbptrack.base.secrets import without_password
 from rbptrack.cli import plugins
 from rbptrack.cli.compare import compare
@@ -171,12 +171,12 @@ def _run_with_messages(words: list[str]) -> int:
     """
     try:
         code = _run_command(words)
-        if code == INTERRUPTED:  # Typer turns a KeyboardInterrupt into this exit code
+        if code == INTERRUPT_EXIT_CODE:  # Typer turns a KeyboardInterrupt into this exit code
             raise KeyboardInterrupt
         return code
     except (KeyboardInterrupt, Stopped) as error:
         print_problem("interrupted; finished measurements are saved")
-        return error.code if isinstance(error, Stopped) else INTERRUPTED
+        return error.code if isinstance(error, Stopped) else INTERRUPT_EXIT_CODE
     except TyperException as error:
         print_problem(" ".join(f"{_error_text(error)} {_example_or_usage(error)}".split()))
         return error.exit_code

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rbptrack.stats.changes import Changes
 
 _K_TEXT = re.compile(r"[1-9]\d{0,9}", re.ASCII)
-_FEW_DOCUMENTS = 200  # with fewer documents, the answer says what share of damaged documents may have been missed
+_FEW_DOCUMENTS = 200  # with fewer documents, the answer says what share of all documents may be damaged unnoticed
 _NUM_WORST = 10  # number of tokens and of documents in the tables of the report
 _NUM_NAMED = 5  # number of documents that the terminal names
 _EXPLAINED_COLUMNS = ("deciding", "moved", "lost", "gained")  # each is explained by a line below the tables
@@ -90,7 +90,6 @@ def _parse_ks(text: str) -> list[int]:
 def _make_report(
     runs: Runs, first: pd.Series[Any], second: pd.Series[Any], changes: Changes, rises: pd.DataFrame
 ) -> Report:
-    """Make the report on the changes from the first measurement to the second."""
     from rbptrack.analysis.family import BY_DOCUMENT
     from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, worst_tokens
     from rbptrack.analysis.report import Report
@@ -122,7 +121,7 @@ def _judge(changes: Changes, tolerance: float) -> tuple[int, str]:
 
 
 def _text_on_missed_damage(changes: Changes) -> str:
-    """Say which share of damaged documents this sample may have missed if no damage was found."""
+    """Say what share of all documents may be damaged although this sample shows no damage."""
     from rbptrack.stats.changes import RULE_OF_THREE
 
     units = counted(changes.num_units, "group" if changes.a.grouped else "document")

@@ -52,7 +52,7 @@ def _check_page_path(out: Path | None) -> Path | None:
 
 
 def page_option(text: str) -> Any:
-    """Make the option --out, with this help, for a command that writes a page."""
+    """Make the option --out of a command that writes a page. `text` is its help."""
     return typer.Option("--out", metavar="FILE.html", help=text, callback=_check_page_path)
 
 

@@ -120,7 +120,6 @@ def analyze(
 
 
 def _print_help_of_analyzer(name: str, analyzer: type[Analyzer]) -> None:
-    """Print the usage of an analyzer, its summary, and its options."""
     import pandas as pd
 
     from rbptrack.analysis.plugin import plugin_options, plugin_summary

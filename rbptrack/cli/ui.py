@@ -27,7 +27,7 @@ def ui(
 ) -> int:
     """Start MLflow's web page for this tracking store."""
     store = selection.store
-    page = store.save_view()  # sweeps save it, but `import` and Python do not
+    page = store.save_view()  # a sweep saves this view, but `import` and the Python interface do not
     if store.uri.startswith(("http://", "https://")):
         _show_address(f"{store.shown_address.rstrip('/')}/{page}", open_page=open_)
         return 0

@@ -242,7 +242,7 @@ def _unknown_flag_error(word: str) -> BadInput:
 
 
 def _override_for_ks(value: str, k_config_names: Sequence[str]) -> str:
-    """Return the override for a list of k, which is one value."""
+    """Return the override `k.values=[...]`. The list of k is one value, which is not swept over."""
     numbers = split_list(value)
     if not numbers or not all(re.fullmatch(r"-?\d+", number) for number in numbers):
         raise BadInput(f"k={value}: give numbers such as k=1,10,100, or one of the names {', '.join(k_config_names)}")

@@ -160,7 +160,7 @@ def _read_uncached(config: DatasetConfig, pinned: Pinned) -> list[Document]:
     try:
         if pinned.revision is None:
             datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = _SHUTDOWN_SECONDS
-        documents = _call_reader(config, pinned, lambda: _make_documents(config, _selected_rows(config, pinned)))
+        documents = _call_reader(config, pinned, lambda: _make_documents(config, _read_selected_rows(config, pinned)))
     finally:
         datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = default_seconds
     if not any(any(document.fields) for document in documents):
@@ -191,26 +191,26 @@ def _call_reader(config: DatasetConfig, pinned: Pinned, read: Callable[[], T]) -
 def _make_documents(config: DatasetConfig, selected_rows: Iterable[Row]) -> list[Document]:
     """Make a document from each row. Raises BadInput if `dataset.group` names a field that no row has."""
     documents: list[Document] = []
-    any_has_group = False
+    some_have_group = False
     for number, row in enumerate(selected_rows):
         document_id = str(row[config.id_field]) if config.id_field else str(row.get(rows.ID_KEY, number))
         group = ""
         if config.group:
             value = _field_value(row, config.group)
             has_group = value not in (None, "")
-            any_has_group = any_has_group or has_group
+            some_have_group = some_have_group or has_group
             # A document without a group is a group of its own.
             group = str(value) if has_group else f"document {number} (no {config.group})"
         documents.append(Document(document_id, _field_texts(row, config), group))
-    if config.group and documents and not any_has_group:
+    if config.group and documents and not some_have_group:
         raise BadInput(f"dataset.group={config.group}: no document of {config.name} has this field")
     return documents
 
 
-def _selected_rows(config: DatasetConfig, pinned: Pinned) -> Iterable[Row]:
+def _read_selected_rows(config: DatasetConfig, pinned: Pinned) -> Iterable[Row]:
     """Return the rows that a config selects.
 
-    It takes the first `dataset.head` rows, filters them, and draws `dataset.documents` of those with the seed.
+    The first `dataset.head` rows are filtered, and `dataset.documents` of the remaining ones are drawn with the seed.
     """
     import datasets
 
@@ -275,7 +275,7 @@ def _reachable_location(config: DatasetConfig, pinned: Pinned) -> tuple[str, str
     If the Hub cannot be reached, they are the folder of the Hub's cache and None. Raises NotCached if there is no such
     folder.
     """
-    if pinned.revision is None or hub.online():
+    if pinned.revision is None or hub.is_online():
         return pinned.location, pinned.revision
     folder = hub.find_snapshot("dataset", pinned.location, pinned.revision)
     if folder is None:
@@ -322,8 +322,8 @@ def _select_rows(dataset: Any, config: DatasetConfig) -> Iterable[Row]:
 def _draw_from_all_rows(read: Callable[[], Iterable[Row]], config: DatasetConfig) -> list[Row]:
     """Draw rows at random, with the seed, from all rows that pass the filters.
 
-    `datasets` would draw these rows, too. The rows are read twice: first they are counted, then the drawn ones are
-    kept. Only the drawn rows are in memory.
+    `datasets` would draw these rows, too. They are read twice: first to count them, and then to keep the drawn ones.
+    Only the drawn rows are in memory.
     """
     passes = partial(_passes_filters, config)
     count = sum(1 for row in read() if passes(row))

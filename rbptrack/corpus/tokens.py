@@ -144,7 +144,8 @@ def _check_texts_are_covered(texts: Sequence[str], offsets: Sequence[IntArray]) 
 def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
     """Return the ids of the special tokens with which a tokenizer begins every text, int32 (tokens,).
 
-    An empty text consists of the special tokens that begin and end every text. Two short texts show where they divide.
+    The tokens of an empty text are the special tokens that begin every text and those that end it. Two short texts show
+    how many of them begin it.
     """
     special, *texts = (_call_tokenizer(tokenizer, text)["input_ids"] for text in ("", *_SHORT_TEXTS))
     prefix_length = 0

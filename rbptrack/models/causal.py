@@ -48,7 +48,6 @@ class CausalModel:
     Attributes:
         backbone: computes hidden states (batch, length, width) of token ids (batch, length), padded on the right.
         head: computes logits of hidden states.
-        full_logits: computes the model's own logits (batch, length, vocabulary) of token ids, for checks.
         device: the device of the head.
         non_embedding_params: S, the number of parameters without embeddings and output head.
         total_params: the number of all parameters. Tied parameters count once.
@@ -63,9 +62,8 @@ class CausalModel:
 
     """
 
-    backbone: Callable[[Tensor], Tensor]
+    backbone: Backbone
     head: Head
-    full_logits: Callable[[Tensor], Tensor]
     device: torch.device
     non_embedding_params: int
     total_params: int
@@ -287,7 +285,6 @@ def _make_causal_model(module: Any, backbone: Backbone, head: Head) -> CausalMod
     return CausalModel(
         backbone=backbone,
         head=head,
-        full_logits=backbone.full_logits,
         device=head.weight.device,
         non_embedding_params=counts.non_embedding,
         total_params=counts.total,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TOKENIZER_FILE = "tokenizer.json"
 _CONFIG_FILE = "tokenizer_config.json"
-_END_TOKEN_FLAGS = ("add_bos_token", "add_eos_token")  # keys of tokenizer_config.json
+_BORDER_TOKEN_FLAGS = ("add_bos_token", "add_eos_token")  # keys of tokenizer_config.json: first and last token
 _CLASSES_WITH_FLAGS = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer", "GPTNeoXTokenizer")
 """Before transformers 5, these classes followed the flags even if tokenizer.json said otherwise."""
 _REMEDY = "; model.tokenizer=ORG/NAME uses another tokenizer"
@@ -98,7 +98,7 @@ def _check_and_correct_rules(
 
     """
     if file is not None:
-        tokenizer = _follow_file(file, tokenizer, pinned)
+        tokenizer = _with_rules_of_file(file, tokenizer, pinned)
     check_fast(tokenizer, f"the tokenizer of {pinned.location}")
     # If the files are missing, transformers returns a tokenizer that has special tokens only.
     if len(tokenizer) <= len(tokenizer.all_special_ids):
@@ -110,7 +110,7 @@ def _check_and_correct_rules(
     if file is not None:
         _check_prefix_space(pinned, config, tokenizer)
     _check_vocabulary(pinned, tokenizer)
-    _add_end_tokens(pinned, config, tokenizer)
+    _add_border_tokens(pinned, config, tokenizer)
     return tokenizer
 
 
@@ -226,7 +226,7 @@ def _read_config(pinned: Pinned) -> dict[str, Any]:
     """Return the content of tokenizer_config.json. For a GGUF file, return its flags for the first and last token."""
     if pinned.gguf:
         fields = _gguf_fields(pinned)
-        return {flag: fields[f"ggml.{flag}"] for flag in _END_TOKEN_FLAGS if f"ggml.{flag}" in fields}
+        return {flag: fields[f"ggml.{flag}"] for flag in _BORDER_TOKEN_FLAGS if f"ggml.{flag}" in fields}
     path = local_file(pinned, _CONFIG_FILE)
     if path is None:
         return {}
@@ -266,11 +266,11 @@ def _switch_off_randomness(backend: Tokenizer) -> None:
             setattr(backend.model, name, None)
 
 
-def _follow_file(file: Path, tokenizer: PreTrainedTokenizerBase, pinned: Pinned) -> PreTrainedTokenizerBase:
+def _with_rules_of_file(file: Path, tokenizer: PreTrainedTokenizerBase, pinned: Pinned) -> PreTrainedTokenizerBase:
     """Return the tokenizer if it has the rules of its tokenizer.json. Otherwise load one that has these rules.
 
     Raises:
-        BadInput: transformers does not follow the file either if it loads the tokenizer from it.
+        BadInput: the tokenizer that transformers loads from the file does not have its rules either.
 
     """
     from transformers import PreTrainedTokenizerFast
@@ -336,7 +336,7 @@ def _check_prefix_space(pinned: Pinned, config: dict[str, Any], tokenizer: PreTr
         )
 
 
-def _add_end_tokens(pinned: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
+def _add_border_tokens(pinned: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
     """Make a tokenizer add the first and the last token of a text for which tokenizer_config.json asks.
 
     transformers 4 followed the flags `add_bos_token` and `add_eos_token`. transformers 5 ignores both if the folder has
@@ -347,7 +347,7 @@ def _add_end_tokens(pinned: Pinned, config: dict[str, Any], tokenizer: PreTraine
 
     """
     backend = tokenizer.backend_tokenizer
-    added_ids = dict(zip(_END_TOKEN_FLAGS, _find_end_ids(backend), strict=True))
+    added_ids = dict(zip(_BORDER_TOKEN_FLAGS, _find_border_ids(backend), strict=True))
     names = {"add_bos_token": tokenizer.bos_token, "add_eos_token": tokenizer.eos_token}
     follows_flags = str(config.get("tokenizer_class", "")).removesuffix("Fast") in _CLASSES_WITH_FLAGS
     needed: dict[str, str] = {}  # the name of the token by flag
@@ -368,10 +368,10 @@ def _add_end_tokens(pinned: Pinned, config: dict[str, Any], tokenizer: PreTraine
         if name and (requested or ids):
             needed[flag] = name
     if any(not added_ids[flag] for flag in needed):
-        _set_end_tokens(backend, needed.get("add_bos_token", ""), needed.get("add_eos_token", ""))
+        _set_border_tokens(backend, needed.get("add_bos_token", ""), needed.get("add_eos_token", ""))
 
 
-def _find_end_ids(backend: Tokenizer) -> tuple[list[int], list[int]]:
+def _find_border_ids(backend: Tokenizer) -> tuple[list[int], list[int]]:
     """Return the ids of the special tokens that a tokenizer adds at the beginning and at the end of a text."""
     for text in ("a", "1", ".", "一"):  # a tokenizer may not know each of these characters
         plain = backend.encode(text, add_special_tokens=False).ids
@@ -383,7 +383,7 @@ def _find_end_ids(backend: Tokenizer) -> tuple[list[int], list[int]]:
     return [], []
 
 
-def _set_end_tokens(backend: Tokenizer, first: str, last: str) -> None:
+def _set_border_tokens(backend: Tokenizer, first: str, last: str) -> None:
     """Make a tokenizer begin texts with the token `first` and end them with `last`. An empty name adds no token."""
     from tokenizers import processors
 

@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 TILE_LOGITS = 800_000
 """The number of logits in a tile on a CPU. A tile takes 3.2 MB and stays in the processor's cache.
 
-The memory of a temporary array above 32 MB goes back to the operating system after each use. To get it again takes
-several times as long as the arithmetic.
+A temporary array above 32 MB is returned to the operating system after each use. Allocating it again takes several
+times as long as the arithmetic.
 """
 
 _WEIGHTS_BLOCK = 4_000_000  # half-precision weights that are converted to float32 at once; they take 16 MB
@@ -243,8 +243,8 @@ def compiled_cpu_reduction(vocab_size: int) -> Reduction | None:
 def choose_reduction(candidate: Reduction, logits: Tensor, target_logits: Tensor) -> tuple[Reduction, str]:
     """Return a reduction if it agrees with eager operations on some logits, otherwise `eager_reduction`.
 
-    The text is empty if the numbers agree, and otherwise a note for the user. Raises torch.OutOfMemoryError if memory
-    ran out, so that the candidate could not be checked.
+    Also returns a note for the user, which is empty if the numbers agree. Raises torch.OutOfMemoryError if the memory
+    does not suffice for this check.
     """
     expected = eager_reduction(logits, target_logits)
     try:

@@ -30,7 +30,7 @@ def root() -> Path:
 def writable_folder(folder: Path) -> Path:
     """Return a folder, which is created if it is missing.
 
-    If the folder cannot be written, return a temporary folder instead. It is removed when the process ends.
+    If the folder cannot be written, return a temporary folder instead, which is removed when the process ends.
     """
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)

@@ -90,7 +90,7 @@ def ways_without_download(missing: Sequence[MissingRepository]) -> str:
 
 
 @functools.cache
-def online() -> bool:
+def is_online() -> bool:
     """Return whether the Hub can be reached. The Hub is asked once per process.
 
     If the Hub does not answer, huggingface_hub and datasets are set to offline mode. Otherwise they would wait half a
@@ -98,13 +98,17 @@ def online() -> bool:
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return False
-    endpoint = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    endpoint = urlsplit(_endpoint())
     is_local = endpoint.hostname in ("127.0.0.1", "localhost")
     has_proxy = any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
     if (is_local or not has_proxy) and not _answers_http(endpoint):  # this program cannot ask through a proxy
         _set_offline_mode()
         return False
     return True
+
+
+def _endpoint() -> str:
+    return os.environ.get("HF_ENDPOINT", "https://huggingface.co")
 
 
 def _set_offline_mode() -> None:
@@ -146,22 +150,22 @@ def find_commit(kind: Kind, repo: str, revision: str, patterns: Sequence[str] = 
     is not cached.
     """
     # rbptrack caches the commit itself, because a streamed dataset is not in the Hub's own cache.
-    cached_commit = cache.root() / "commits" / f"{kind}s--{repo}@{revision}".replace("/", "--")
-    if online():
+    commit_file = cache.root() / "commits" / f"{kind}s--{repo}@{revision}".replace("/", "--")
+    if is_online():
         from huggingface_hub import HfApi
 
         api = HfApi()
         fetch_info = api.model_info if kind == "model" else api.dataset_info
         sha = str(call_hub(kind, repo, revision, lambda: fetch_info(repo, revision=revision, timeout=10)).sha)
         with suppress(OSError, BadInput):
-            cached_commit.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(cached_commit, sha)
+            commit_file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(commit_file, sha)
         return sha
     snapshot = find_snapshot(kind, repo, revision)
     if snapshot is not None:
         return snapshot.name  # the Hub's cache names the folder after the commit
-    if cached_commit.is_file():
-        return cached_commit.read_text()
+    if commit_file.is_file():
+        return commit_file.read_text()
     raise NotCached([MissingRepository(kind, repo, revision, tuple(patterns))])
 
 
@@ -194,20 +198,20 @@ def call_hub(kind: Kind, repo: str, revision: str, request: Callable[[], T]) -> 
     except RbptrackError:
         raise
     except Exception as error:
-        explanation = _explain(kind, repo, revision, error)
+        explanation = _explain_error(kind, repo, revision, error)
         if explanation is None:
             raise
         raise explanation from error
 
 
-def _explain(kind: Kind, repo: str, revision: str, error: BaseException) -> RbptrackError | None:
+def _explain_error(kind: Kind, repo: str, revision: str, error: BaseException) -> RbptrackError | None:
     """Return an error for the user that explains an exception, or None if the exception does not come from the Hub.
 
     The exception and its causes are examined, because libraries wrap the exceptions of the Hub in their own.
     """
     from huggingface_hub import errors
 
-    page = f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co')}/{'datasets/' if kind == 'dataset' else ''}{repo}"
+    page = f"{_endpoint()}/{'datasets/' if kind == 'dataset' else ''}{repo}"
     refusals = {
         errors.GatedRepoError: f"is gated: ask for access at {page}, then run `hf auth login` or set HF_TOKEN",
         errors.RevisionNotFoundError: f"has no revision {revision}: give a branch, a tag or a commit of {page}",
@@ -215,14 +219,14 @@ def _explain(kind: Kind, repo: str, revision: str, error: BaseException) -> Rbpt
         "HF_TOKEN",
         errors.HFValidationError: "is not a Hub id: a Hub id is organisation/name",
     }
-    again = "Finished downloads are kept: run the same command again later"
+    retry_advice = "Finished downloads are kept: run the same command again later"
     connection_broke = False
     cause: BaseException | None = error
     while cause is not None:
         for refusal, text in refusals.items():
             if isinstance(cause, refusal):
                 return BadInput(f"{kind} {repo} {text}")
-        if isinstance(cause, errors.OfflineModeIsEnabled | errors.LocalEntryNotFoundError) and not online():
+        if isinstance(cause, errors.OfflineModeIsEnabled | errors.LocalEntryNotFoundError) and not is_online():
             return NotCached([MissingRepository(kind, repo, revision)])
         if isinstance(cause, errors.HfHubHTTPError) and not isinstance(cause, errors.EntryNotFoundError):
             status = cause.response.status_code
@@ -230,9 +234,9 @@ def _explain(kind: Kind, repo: str, revision: str, error: BaseException) -> Rbpt
                 return BadInput(
                     f"{kind} {repo}: the Hub denied access (status {status}): run `hf auth login` or set HF_TOKEN"
                 )
-            return RbptrackError(f"{kind} {repo} (revision {revision}): the Hub answered {status}. {again}")
+            return RbptrackError(f"{kind} {repo} (revision {revision}): the Hub answered {status}. {retry_advice}")
         connection_broke = connection_broke or type(cause).__module__.startswith(("httpx", "httpcore", "aiohttp"))
         cause = cause.__cause__ or cause.__context__
     if connection_broke:
-        return RbptrackError(f"{kind} {repo}: the connection to the Hub broke. {again}")
+        return RbptrackError(f"{kind} {repo}: the connection to the Hub broke. {retry_advice}")
     return None

@@ -186,14 +186,14 @@ def check_file_is_whole(path: Path) -> None:
     if path.suffix.lower() != ".zst":
         return
     try:
-        is_complete = _ends_with_a_frame(path)
+        is_complete = _last_frame_is_complete(path)
     except zstandard.ZstdError as error:
         raise BadInput(f"dataset.files: {path} is damaged: restore it from a copy") from error
     if not is_complete:
         raise BadInput(f"dataset.files: {path} is not complete, its end is missing: restore it from a copy")
 
 
-def _ends_with_a_frame(path: Path) -> bool:
+def _last_frame_is_complete(path: Path) -> bool:
     """Decompress a .zst file, and return whether its last frame is complete."""
     decompressor = zstandard.ZstdDecompressor().decompressobj()
     with path.open("rb") as file:

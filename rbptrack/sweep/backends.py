@@ -31,7 +31,7 @@ from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import print_text
 from rbptrack.console.progress import spinner
 from rbptrack.sweep.cells import Cell, check_unchanged, read_job, write_job
-from rbptrack.sweep.measuring import Failed, Found, Outcome, deliver_finished, failure_file, leave_failure, measure_cell
+from rbptrack.sweep.measuring import Failed, Found, Outcome, deliver_finished, failure_file, measure_cell, write_failure
 from rbptrack.tracking import Store
 
 LARGE_MODEL_PARAMS = 1e9
@@ -220,7 +220,7 @@ def run_job(path: Path) -> int:
             check_unchanged(cell)
         except RbptrackError as error:
             outcome: Outcome = Failed.from_error(cell.title, error)
-            leave_failure(cell, str(error))
+            write_failure(cell, str(error))
         else:
             outcome = measure_cell(cell, store, loader=loader, deliver=False)
         print_text(outcome.line())

@@ -229,7 +229,7 @@ def _read_documents_and_bytes(dataset: DatasetConfig, texts: Pinned) -> tuple[fl
     if texts.files:
         documents = sum(_count_documents(path) for path in texts.files)
         return documents, _size_of_local_texts(texts) / max(1, documents)
-    if texts.revision is None or not hub.online():
+    if texts.revision is None or not hub.is_online():
         return math.nan, math.nan
     import datasets
 
@@ -267,7 +267,7 @@ def _bytes_to_download(model: ModelConfig, weights: Pinned) -> float:
     if weights.revision is None:
         return 0
     folder = hub.find_snapshot("model", weights.location, weights.revision)
-    if not hub.online():
+    if not hub.is_online():
         return 0 if folder and any(folder.glob(weights.gguf or "*.safetensors")) else math.nan
     from huggingface_hub import HfApi
 

@@ -45,7 +45,7 @@ class Measured:
     """The outcome of a cell that was measured.
 
     Attributes:
-        title: the names of model and dataset, such as `pythia-70m / wiki`.
+        title: the title of the cell.
         metrics: the metrics of the measurement, by name.
         notes: remarks that a reader of the metrics must know.
         run_id: the ID of the run in the store; empty if the measurement is not delivered.
@@ -79,7 +79,7 @@ class Found:
     """The outcome of a cell that is already measured.
 
     Attributes:
-        title: the names of model and dataset, such as `pythia-70m / wiki`.
+        title: the title of the cell.
         run_id: the ID of the run in the store.
 
     """
@@ -97,7 +97,7 @@ class Failed:
     """The outcome of a cell that could not be measured.
 
     Attributes:
-        title: the names of model and dataset, such as `pythia-70m / wiki`.
+        title: the title of the cell.
         message: why it failed, in one line.
         bad_input: whether it failed because of a mistake in what the user asked for.
 
@@ -152,7 +152,7 @@ def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deli
         if deliver:
             log_failure(cell, store, failed.message)
         else:
-            leave_failure(cell, failed.message)
+            write_failure(cell, failed.message)
         return failed
 
 
@@ -196,7 +196,7 @@ def log_failure(cell: Cell, store: Store, message: str) -> None:
         store.log_failure(Record(facts.title, facts.tags(), facts.params()), message)
 
 
-def leave_failure(cell: Cell, message: str) -> None:
+def write_failure(cell: Cell, message: str) -> None:
     """Write why a cell failed to a file. The process that launched this job reads the file."""
     with suppress(OSError):
         failure_file(cell).parent.mkdir(parents=True, exist_ok=True)

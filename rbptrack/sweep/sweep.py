@@ -208,7 +208,10 @@ def _retry_deliveries(cells: Mapping[int, Cell], store: Store, progress: _SweepP
 
 
 def _print_command_for_other_ks(ks: Sequence[int], analyzers: Sequence[Analyzer], sweep: str) -> None:
-    """Print the command that analyses the sweep's k, unless the sweep logs every k that the leading analyzer shows."""
+    """Print the command that analyses the k that the leading analyzer does not show.
+
+    If the sweep logs every k that this analyzer shows, nothing is printed.
+    """
     lead = next((analyzer for analyzer in analyzers if analyzer.leads), None)
     ks_in_table = getattr(lead, "ks", ())
     missing_ks = [str(k) for k in ks if k not in ks_in_table]

@@ -54,29 +54,29 @@ def test_replacing_keeps_the_old_file_after_an_error(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_write_whole_syncs_the_content_and_then_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files and folders that a test syncs, in order. Nothing is synced."""
+    names: list[str] = []
 
     def fsync(descriptor: int) -> None:
-        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        names.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
 
     monkeypatch.setattr(os, "fsync", fsync)
+    return names
+
+
+def test_write_whole_syncs_the_content_and_then_the_folder(tmp_path: Path, synced: list[str]) -> None:
     write_whole(tmp_path / "a.txt", "text")
     assert len(synced) == 2
     assert synced[0].endswith(".tmp")
     assert synced[1] == tmp_path.name
 
 
-def test_sync_tree_syncs_all_files_and_folders_and_the_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_tree_syncs_all_files_and_folders_and_the_parent(tmp_path: Path, synced: list[str]) -> None:
     folder = tmp_path / "cell"
     (folder / "blocks").mkdir(parents=True)
     (folder / "blocks/0.parquet").write_text("x")
-    synced: list[str] = []
-
-    def fsync(descriptor: int) -> None:
-        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
-
-    monkeypatch.setattr(os, "fsync", fsync)
     sync_tree(folder)
     assert synced == ["blocks", "0.parquet", "cell", tmp_path.name]
 

@@ -1,7 +1,7 @@
 """Tests of the command `compare`: its answers, its exit codes and its page.
 
-With a tolerance, the exit code is 0 if the second model is not worse by more than it, 1 if it is, and 3 if the
-documents are too few to tell. Without a tolerance, it is 0.
+With a tolerance, the exit code is 1 if the second model is worse by more than the tolerance, 0 if it is not, and 3 if
+there are too few documents to decide. Without a tolerance, it is 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.rank_tables import rank_table
 
 
 def test_compare_of_24_documents_cannot_rule_out_rare_damage(run_in_store: RunCommand) -> None:
-    """The second model is better on these texts. But a fault that affects 3% of all documents may affect none of 24."""
+    """The second model is better on these 24 texts, but a fault in 3% of all documents may affect none of them."""
     code, out, _ = run_in_store("compare nano-6k/code nano-15k/code --k 1,10 --tolerance 0.01")
     assert code == 3
     assert "less cross-entropy" in out
@@ -56,7 +56,7 @@ def test_compare_with_a_tolerance_needs_100_documents(
 def test_compare_prints_the_share_it_cannot_rule_out_for_100_to_200_documents(
     documents: int, is_printed: bool, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The share of damaged documents is 3/n by the rule of three: 2.5% of 120. The worst document is named first."""
+    """The share is 3/n by the rule of three, 2.5% for 120 documents. The worst document is named first."""
     runs = two_runs(documents)
     monkeypatch.setattr(Selection, "runs", lambda _: runs)
     out = run_command("compare toy-1m toy-2m --k 1 --tolerance 1.0")[1]

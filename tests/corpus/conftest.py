@@ -20,7 +20,7 @@ BuildCorpus = Callable[..., Corpus]
 
 @pytest.fixture
 def tokenizer() -> Any:
-    """Return a tokenizer with one token per byte and the end-of-text token <|endoftext|> (number 0)."""
+    """Return a tokenizer with one token per byte and the end-of-text token <|endoftext|> (id 0)."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     bpe = Tokenizer(models.BPE(vocab={"<|endoftext|>": 0} | {c: i + 1 for i, c in enumerate(alphabet)}, merges=[]))
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -14,6 +14,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig
 from rbptrack.corpus.chat import find_chat_template, render_conversation
 from rbptrack.corpus.documents import Document
+from rbptrack.corpus.sequences import Corpus
 from tests.corpus.conftest import BuildCorpus, FastTokenizer
 from tests.tiny_models import put_before_texts
 
@@ -133,12 +134,17 @@ EXAMPLES = {
 }
 
 
+def corpus_of_example(example: ChatExample, tokenizer: Any, corpus_of: BuildCorpus) -> Corpus:
+    """Build the corpus of the prompt and the answer of an example, with the tokenizer's own template."""
+    template = find_chat_template("", tokenizer, "toy")
+    return corpus_of([Document("a", ("2+2", example.answer))], tokenizer, CONFIG, template)
+
+
 @pytest.mark.parametrize("family", EXAMPLES)
 def test_build_corpus_scores_only_the_tokens_of_the_answer(family: str, corpus_of: BuildCorpus) -> None:
     example = EXAMPLES[family]
     tokenizer = example.tokenizer()
-    template = find_chat_template("", tokenizer, "toy")
-    corpus = corpus_of([Document("a", ("2+2", example.answer))], tokenizer, CONFIG, template)
+    corpus = corpus_of_example(example, tokenizer, corpus_of)
     assert tokenizer.convert_ids_to_tokens(corpus.token.tolist()) == example.read
     targets = corpus.targets(0, len(corpus.start))
     assert tokenizer.convert_ids_to_tokens(corpus.token[targets].tolist()) == example.scored
@@ -150,8 +156,7 @@ def test_build_corpus_scores_only_the_tokens_of_the_answer(family: str, corpus_o
 def test_build_corpus_gives_the_same_tokens_as_apply_chat_template(family: str, corpus_of: BuildCorpus) -> None:
     example = EXAMPLES[family]
     tokenizer = example.tokenizer()
-    template = find_chat_template("", tokenizer, "toy")
-    corpus = corpus_of([Document("a", ("2+2", example.answer))], tokenizer, CONFIG, template)
+    corpus = corpus_of_example(example, tokenizer, corpus_of)
     messages = [{"role": "user", "content": "2+2"}, {"role": "assistant", "content": example.answer}]
     assert corpus.token.tolist() == tokenizer.apply_chat_template(messages)["input_ids"]
 

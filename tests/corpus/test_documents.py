@@ -53,7 +53,7 @@ def _close_files() -> Iterator[None]:
         gc.collect()
 
 
-def write(folder: Path, name: str) -> str:
+def write_rows(folder: Path, name: str) -> str:
     """Write ROWS in the format that the name's ending says, and return the path. A .txt file holds the first text."""
     path = folder / name
     kind = name.lower()
@@ -61,9 +61,9 @@ def write(folder: Path, name: str) -> str:
         pq.write_table(pa.Table.from_pylist(ROWS), path)
         return str(path)
     if ".json" in kind:
-        content = ("\n".join(json.dumps(row) for row in ROWS) + "\n").encode()
+        content = json_lines(ROWS)
     elif ".csv" in kind or ".tsv" in kind:
-        content = table(ROWS, "\t" if ".tsv" in kind else ",")
+        content = csv_bytes(ROWS, "\t" if ".tsv" in kind else ",")
     else:
         content = ROWS[0]["text"].encode("utf-8-sig")  # editors on Windows write this mark before a text
     if kind.endswith(".gz"):
@@ -74,7 +74,7 @@ def write(folder: Path, name: str) -> str:
     return str(path)
 
 
-def table(rows: list[dict[str, Any]], separator: str) -> bytes:
+def csv_bytes(rows: list[dict[str, Any]], separator: str) -> bytes:
     """Return the columns `text` and `kind` of some rows as CSV."""
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, ["text", "kind"], extrasaction="ignore", delimiter=separator)
@@ -83,7 +83,11 @@ def table(rows: list[dict[str, Any]], separator: str) -> bytes:
     return file.getvalue().encode()
 
 
-def load(config: DatasetConfig, *files: str) -> list[tuple[str, tuple[str, ...]]]:
+def json_lines(rows: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def load_files(config: DatasetConfig, *files: str) -> list[tuple[str, tuple[str, ...]]]:
     """Load the documents of some files. Returns ID and fields of each."""
     config = replace(config, files=list(files))
     return [(document.id, document.fields) for document in load_documents(config, pin_dataset(config))]
@@ -93,7 +97,7 @@ def load(config: DatasetConfig, *files: str) -> list[tuple[str, tuple[str, ...]]
     "name", ["a.jsonl", "a.jsonl.zst", "a.json.gz", "a.csv", "a.TSV", "a.csv.gz", "a.tsv.zst", "a.parquet"]
 )
 def test_load_documents_makes_a_document_of_each_row(name: str, tmp_path: Path) -> None:
-    documents = load(CONFIG, write(tmp_path, name))
+    documents = load_files(CONFIG, write_rows(tmp_path, name))
     assert documents == [(f"{name}:{i}", (row["text"],)) for i, row in enumerate(ROWS)]
 
 
@@ -102,13 +106,13 @@ TEXT_FILES = ["part1.txt", "part2.txt", "part[3].txt"]  # the last name is a nam
 
 def test_load_documents_makes_a_document_of_each_text_file(tmp_path: Path) -> None:
     for name in reversed(TEXT_FILES):
-        write(tmp_path, name)
-    assert load(CONFIG, f"{tmp_path}/*.txt") == [(name, (ROWS[0]["text"],)) for name in TEXT_FILES]
+        write_rows(tmp_path, name)
+    assert load_files(CONFIG, f"{tmp_path}/*.txt") == [(name, (ROWS[0]["text"],)) for name in TEXT_FILES]
 
 
 def test_load_documents_reads_the_text_files_of_a_folder_and_ignores_other_files(tmp_path: Path) -> None:
     for name in reversed(TEXT_FILES):
-        write(tmp_path, name)
+        write_rows(tmp_path, name)
     (tmp_path / "LICENSE").touch()
     config = replace(CONFIG, path=str(tmp_path))
     pinned = pin_dataset(config)
@@ -118,15 +122,15 @@ def test_load_documents_reads_the_text_files_of_a_folder_and_ignores_other_files
 
 
 def test_load_documents_reads_files_of_several_kinds(tmp_path: Path) -> None:
-    files = [write(tmp_path, name) for name in ("b.jsonl", "c.csv", "d.txt")]
+    files = [write_rows(tmp_path, name) for name in ("b.jsonl", "c.csv", "d.txt")]
     ids = [*(f"b.jsonl:{i}" for i in range(3)), *(f"c.csv:{i}" for i in range(3)), "d.txt"]
-    assert [id_ for id_, _ in load(CONFIG, *files)] == ids
+    assert [id_ for id_, _ in load_files(CONFIG, *files)] == ids
 
 
 def test_pin_dataset_gives_equal_files_in_two_folders_one_identity(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    first = pin_dataset(replace(CONFIG, files=[write(tmp_path, "b.jsonl")]))
-    second = pin_dataset(replace(CONFIG, files=[write(tmp_path / "other", "b.jsonl")]))
+    first = pin_dataset(replace(CONFIG, files=[write_rows(tmp_path, "b.jsonl")]))
+    second = pin_dataset(replace(CONFIG, files=[write_rows(tmp_path / "other", "b.jsonl")]))
     assert first.identity == second.identity
     assert first.files != second.files
 
@@ -145,27 +149,27 @@ def test_load_documents_filters_by_fields_length_and_position(
     changes: dict[str, Any], row_numbers: list[str], sampling: Sampling, tmp_path: Path
 ) -> None:
     config = replace(CONFIG, sampling=sampling, **changes)
-    documents = load(config, write(tmp_path, "a.jsonl"))
+    documents = load_files(config, write_rows(tmp_path, "a.jsonl"))
     assert [id_.partition(":")[2] for id_, _ in documents] == row_numbers
 
 
 @pytest.mark.parametrize("sampling", list(Sampling))
 def test_load_documents_selects_a_number_of_the_filtered_documents(sampling: Sampling, tmp_path: Path) -> None:
     config = replace(CONFIG, sampling=sampling, where={"kind": "a"}, documents=1)
-    assert len(load(config, write(tmp_path, "a.jsonl"))) == 1
+    assert len(load_files(config, write_rows(tmp_path, "a.jsonl"))) == 1
 
 
 @pytest.mark.parametrize("sampling", list(Sampling))
 def test_load_documents_returns_all_documents_if_more_are_asked_for(sampling: Sampling, tmp_path: Path) -> None:
     config = replace(CONFIG, sampling=sampling, fields=["kind", "text"], documents=5)
-    documents = load(config, write(tmp_path, "a.jsonl"))
+    documents = load_files(config, write_rows(tmp_path, "a.jsonl"))
     assert sorted(id_.partition(":")[2] for id_, _ in documents) == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize("sampling", list(Sampling))
 def test_load_documents_reads_fields_in_the_order_of_the_config(sampling: Sampling, tmp_path: Path) -> None:
     config = replace(CONFIG, sampling=sampling, fields=["kind", "text"])
-    assert load(config, write(tmp_path, "a.jsonl"))[0][1] == (ROWS[0]["kind"], ROWS[0]["text"])
+    assert load_files(config, write_rows(tmp_path, "a.jsonl"))[0][1] == (ROWS[0]["kind"], ROWS[0]["text"])
 
 
 def parquet_dataset(folder: Path, columns: dict[str, list[object]]) -> Pinned:
@@ -222,7 +226,7 @@ def test_load_documents_makes_a_group_of_its_own_for_a_document_without_group(tm
     """The three documents have the ID x. The group of a document without one must not be equal to the group x."""
     path = tmp_path / "a.jsonl"
     rows = [{"id": "x", "text": "a", "meta": {"set": name}} for name in ("x", None, "")]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path.write_bytes(json_lines(rows))
     config = replace(CONFIG, files=[str(path)], group="meta.set", id_field="id")
     groups = [document.group for document in load_documents(config, pin_dataset(config))]
     assert groups == ["x", "document 1 (no meta.set)", "document 2 (no meta.set)"]
@@ -259,14 +263,14 @@ def test_load_documents_does_not_sleep_after_reading_local_files(
 def test_load_documents_names_the_wrong_file_field_or_filter(
     changes: dict[str, Any], file: str, part_of_message: str, tmp_path: Path
 ) -> None:
-    write(tmp_path, "a.jsonl")
-    write(tmp_path, "a.pdf")
+    write_rows(tmp_path, "a.jsonl")
+    write_rows(tmp_path, "a.pdf")
     (tmp_path / "empty.jsonl").write_text('{"text": ""}\n' * 2)
     with pytest.raises(BadInput, match=part_of_message):
-        load(replace(CONFIG, **changes), f"{tmp_path}/{file}")
+        load_files(replace(CONFIG, **changes), f"{tmp_path}/{file}")
 
 
-LINES = "".join(json.dumps({"text": f"text number {i}", "n": i}) + "\n" for i in range(5000)).encode()
+LINES = json_lines([{"text": f"text number {i}", "n": i} for i in range(5000)])
 DAMAGED: dict[str, bytes] = {
     "empty.jsonl": b"",
     "blank.jsonl": b"\n\n",
@@ -294,7 +298,7 @@ DAMAGED: dict[str, bytes] = {
 def test_load_documents_refuses_a_damaged_file_in_one_line(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(DAMAGED[name])
     with pytest.raises(BadInput) as caught:
-        load(CONFIG, str(tmp_path / name))
+        load_files(CONFIG, str(tmp_path / name))
     assert "\n" not in str(caught.value)
 
 
@@ -309,13 +313,13 @@ def two_frames(tmp_path: Path) -> Path:
 
 
 def test_load_documents_reads_all_compressed_frames_of_a_file(two_frames: Path) -> None:
-    assert len(load(CONFIG, str(two_frames))) == 5000
+    assert len(load_files(CONFIG, str(two_frames))) == 5000
 
 
 def test_load_documents_refuses_a_file_if_its_last_frame_was_cut(two_frames: Path) -> None:
     two_frames.write_bytes(two_frames.read_bytes()[:-5])
     with pytest.raises(BadInput, match="not complete"):
-        load(CONFIG, str(two_frames))
+        load_files(CONFIG, str(two_frames))
 
 
 def test_documents_without_text_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
@@ -370,7 +374,7 @@ def test_load_documents_does_not_convert_texts(kind: str, place: str, tmp_path: 
     elif kind == "json":
         path.write_text(json.dumps(rows, indent=2))
     else:
-        content = "".join(json.dumps(row) + "\n" for row in rows).encode() if "json" in kind else table(rows, separator)
+        content = json_lines(rows) if "json" in kind else csv_bytes(rows, separator)
         compress = {"gz": gzip.compress, "zst": zstandard.compress}.get(kind.rpartition(".")[2], bytes)
         path.write_bytes(compress(content))
     config = replace(CONFIG, fields=["text", "kind"])
@@ -401,7 +405,7 @@ def test_load_documents_accepts_any_values_in_columns_that_the_config_does_not_n
     elif kind == "json":
         (tmp_path / "train-0.json").write_text(json.dumps(rows + late))
     else:
-        (tmp_path / "train-0.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows + late))
+        (tmp_path / "train-0.jsonl").write_bytes(json_lines(rows + late))
     config = replace(CONFIG, sampling=sampling, documents=603)
     if place == "files":
         config = replace(config, files=[f"{tmp_path}/*.{kind}"])
@@ -436,18 +440,18 @@ def test_load_documents_keeps_the_line_ends_of_a_text_file(place: str, tmp_path:
 )
 def test_load_documents_reads_json_as_lines_as_an_array_and_as_texts(name: str, content: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)
-    assert load(CONFIG, str(tmp_path / name)) == [(f"{name}:0", ("a",)), (f"{name}:1", ("b",))]
+    assert load_files(CONFIG, str(tmp_path / name)) == [(f"{name}:0", ("a",)), (f"{name}:1", ("b",))]
 
 
 def test_load_documents_reads_a_json_file_of_one_object_as_one_document(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text('{\n  "text": "a",\n  "n": {}\n}\n')
-    assert load(CONFIG, str(tmp_path / "one.json")) == [("one.json:0", ("a",))]
+    assert load_files(CONFIG, str(tmp_path / "one.json")) == [("one.json:0", ("a",))]
 
 
 def test_load_documents_finds_a_field_that_only_the_last_row_has(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"other": 1}\n' * 50 + '{"text": "a", "lang": "en"}\n')
-    assert load(replace(CONFIG, where={"lang": "en"}), str(path)) == [("a.jsonl:50", ("a",))]
+    assert load_files(replace(CONFIG, where={"lang": "en"}), str(path)) == [("a.jsonl:50", ("a",))]
 
 
 @pytest.mark.parametrize("sampling", list(Sampling))
@@ -464,7 +468,7 @@ def test_load_documents_draws_equal_samples_from_all_kinds_of_files(
         if kind == "parquet":
             pq.write_table(pa.Table.from_pylist(rows), folder / "train.parquet")
         else:
-            content = "".join(json.dumps(row) + "\n" for row in rows).encode() if kind == "jsonl" else table(rows, ",")
+            content = json_lines(rows) if kind == "jsonl" else csv_bytes(rows, ",")
             (folder / f"train.{kind}").write_bytes(content)
         config = replace(CONFIG, documents=7, where={"kind": "a"}, sampling=sampling, seed=3)
         if place == "files":
@@ -478,14 +482,14 @@ def test_load_documents_draws_equal_samples_from_all_kinds_of_files(
 
 
 def test_find_only_split_returns_the_split_of_a_dataset_with_one(tmp_path: Path) -> None:
-    write(tmp_path, "train.jsonl")
+    write_rows(tmp_path, "train.jsonl")
     config = replace(CONFIG, path=str(tmp_path), split="")
     assert find_only_split(config, pin_dataset(config)) == "train"
 
 
 def test_find_only_split_lists_the_splits_of_a_dataset_with_several(tmp_path: Path) -> None:
-    write(tmp_path, "train.jsonl")
-    write(tmp_path, "test.jsonl")
+    write_rows(tmp_path, "train.jsonl")
+    write_rows(tmp_path, "test.jsonl")
     config = replace(CONFIG, path=str(tmp_path), split="")
     with pytest.raises(BadInput, match="train, test"):
         find_only_split(config, pin_dataset(config))
@@ -495,4 +499,4 @@ def test_load_documents_refuses_a_text_file_in_utf_16(tmp_path: Path) -> None:
     path = tmp_path / "wide.txt"
     path.write_bytes("plain text".encode("utf-16-le"))  # valid UTF-8, with a NUL after each letter
     with pytest.raises(BadInput, match="UTF-8"):
-        load(CONFIG, str(path))
+        load_files(CONFIG, str(path))

@@ -32,7 +32,7 @@ def scored(corpus: Corpus) -> list[tuple[int, int]]:
 
 
 def letter_tokenizer(letters: str, post_processor: str) -> Any:
-    """Return a tokenizer with one token per letter and the special tokens [UNK], [BOS] and [EOS] (numbers 0, 1, 2).
+    """Return a tokenizer with one token per letter and the special tokens [UNK], [BOS] and [EOS] (ids 0, 1, 2).
 
     Args:
         letters: the letters that the tokenizer knows.
@@ -145,9 +145,9 @@ def test_document_table_has_no_column_group_if_documents_have_no_group(corpus_of
     assert "group" not in corpus_of(["abc"], tokenizer, CONFIG).document_table()
 
 
-def test_token_texts_of_a_corpus_are_keyed_by_the_number_of_the_token(corpus_of_fields: Corpus, tokenizer: Any) -> None:
-    number = int(corpus_of_fields.token[0])
-    assert corpus_of_fields.token_texts(tokenizer)[number] == "a"
+def test_token_texts_of_a_corpus_are_keyed_by_token_id(corpus_of_fields: Corpus, tokenizer: Any) -> None:
+    token_id = int(corpus_of_fields.token[0])
+    assert corpus_of_fields.token_texts(tokenizer)[token_id] == "a"
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=6), st.integers(3, 20), st.integers(1, 10))
@@ -193,9 +193,9 @@ def test_build_corpus_refuses_a_context_as_long_as_the_sequence(corpus_of: Build
 def test_prefix_of_a_corpus_is_the_special_tokens_at_the_beginning_of_a_text(
     post_processor: str, corpus_of: BuildCorpus
 ) -> None:
-    """The prefix is found by encoding a text. A letter that the vocabulary lacks must not add [UNK] to it.
+    """The prefix is found by encoding texts. A letter that the vocabulary lacks must not add [UNK] to the prefix.
 
-    This vocabulary has no "a", as those of models for DNA.
+    Like the vocabularies of models for DNA, this one has no "a".
     """
     tokenizer = letter_tokenizer("CGT", post_processor)
     corpus = corpus_of(["GCTTGCGTCGTGCCGT" * 2], tokenizer, CONFIG)

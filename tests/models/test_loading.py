@@ -346,7 +346,7 @@ def test_check_compatible_accepts_at_most_the_length_that_the_model_was_made_for
         check_compatible("toy", config, load_tokenizer(pinned), 1025)
 
 
-def test_check_compatible_refuses_a_token_number_beyond_the_rows_of_the_head(folder: Path) -> None:
+def test_check_compatible_refuses_a_token_id_beyond_the_rows_of_the_head(folder: Path) -> None:
     pinned = pin_model(model_config(folder))
     parts = json.loads((folder / "tokenizer.json").read_text())
     vocabulary = parts["model"]["vocab"]
@@ -388,7 +388,7 @@ def test_check_same_tokenizer_refuses_another_normalizer(tmp_path: Path) -> None
         check_same_tokenizer("toy", tokenizer, load_tokenizer(Pinned(str(tmp_path), None, "x")))
 
 
-def test_candidates_are_all_rows_or_the_tokens_of_the_tokenizer(tmp_path: Path) -> None:
+def test_choose_candidates_returns_all_rows_or_those_up_to_the_largest_id(tmp_path: Path) -> None:
     write_checkpoint("qwen2.5", tmp_path)
     pinned = pin_model(model_config(tmp_path))
     config = load_config(pinned)
@@ -397,7 +397,7 @@ def test_candidates_are_all_rows_or_the_tokens_of_the_tokenizer(tmp_path: Path) 
     assert choose_candidates(config, tokenizer, Candidates.tokenizer) == (400, ())
 
 
-def test_candidates_lists_the_numbers_that_the_tokenizer_leaves_out(tmp_path: Path) -> None:
+def test_choose_candidates_excludes_the_ids_that_the_tokenizer_does_not_have(tmp_path: Path) -> None:
     write_checkpoint("qwen2.5", tmp_path)
     pinned = pin_model(model_config(tmp_path))
     tokenizer = load_tokenizer(pinned)
@@ -412,7 +412,7 @@ def test_head_without_some_tokens_gives_them_the_logit_minus_infinity(tmp_path: 
     tokens = torch.arange(20)[None]
     with torch.inference_mode():
         logits = model.head.exclude([3, 5]).logits(model.backbone(tokens)[0])
-        expected = model.full_logits(tokens)[0, :, :400]
+        expected = model.backbone.full_logits(tokens)[0, :, :400]
     others = [token for token in range(400) if token not in (3, 5)]
     torch.testing.assert_close(logits[:, others], expected[:, others])
     assert (logits[:, [3, 5]] == -torch.inf).all()

@@ -54,7 +54,7 @@ def test_load_model_gives_the_logits_of_the_dequantised_weights(version: str, lo
     tokens = torch.randint(4096, (2, 40), generator=torch.Generator().manual_seed(0))
     plain = dequantised_model(folder)
     with torch.inference_mode():
-        torch.testing.assert_close(model.full_logits(tokens), plain(tokens).logits, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(model.backbone.full_logits(tokens), plain(tokens).logits, rtol=1e-4, atol=1e-4)
     assert model.head.product is None  # the head is the embedding, which is not quantised
 
 
@@ -104,7 +104,7 @@ def test_head_of_a_model_with_a_quantised_head_gives_the_logits_of_the_model(
     targets = torch.arange(2, 32)
     with torch.inference_mode():
         states = model.backbone(tokens)[0]
-        expected = model.full_logits(tokens)[0, :, : HEAD_ROWS - 5].float()
+        expected = model.backbone.full_logits(tokens)[0, :, : HEAD_ROWS - 5].float()
         logits = model.head.logits(states)
     torch.testing.assert_close(logits, expected)
     greater = scores_by_definition(logits, targets).greater
@@ -137,7 +137,7 @@ def test_load_model_reads_config_and_dequantised_weights_from_a_gguf_file(tmp_pa
     model = load(tmp_path, gguf="toy-Q8_0.gguf")
     tokens = torch.arange(40)[None]
     with torch.inference_mode():
-        assert torch.equal(model.full_logits(tokens), plain(tokens).logits)
+        assert torch.equal(model.backbone.full_logits(tokens), plain(tokens).logits)
     assert model.quantisation == "Q8_0"
     assert model.notes == ("its weights are read from toy-Q8_0.gguf and dequantised",)
 
@@ -193,7 +193,7 @@ def test_check_gguf_tokens_accepts_the_tokenizer_of_the_file_and_of_its_model(
 
 @needs_gguf
 def test_check_gguf_tokens_refuses_a_smaller_tokenizer_of_another_model(pinned_gguf: Pinned, tmp_path: Path) -> None:
-    """All its numbers are rows of the head, so only the texts of the tokens show that it is wrong."""
+    """All its ids are rows of the head, so only the texts of the tokens show that it is wrong."""
     write_checkpoint("llama2", tmp_path / "other")
     other = load_tokenizer(Pinned(str(tmp_path / "other"), None, "x"))
     with pytest.raises(BadInput, match="another model"):

@@ -63,7 +63,7 @@ def sequence(*steps: dict[str, Any]) -> dict[str, Any]:
 def begins_with(token: str) -> dict[str, Any]:
     """Return a post-processor that puts a token before each text.
 
-    It gives the token the number 0. `write` replaces it by the token's number in the vocabulary.
+    It gives the token the id 0. `write_tokenizer` replaces it by the token's id in the vocabulary.
     """
     single = [{"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
     pair = [*single, {"Sequence": {"id": "B", "type_id": 1}}]
@@ -161,7 +161,7 @@ def _tokenizer_json(kind: str) -> str:
     return sentence_piece(("<unk>", "<s>", "</s>", "<bos>")).to_str()
 
 
-def write(
+def write_tokenizer(
     folder: Path, changes: dict[str, Any], config: dict[str, Any], *, kind: str = "bytes", model_type: str = "llama"
 ) -> Path:
     """Write the files of a tokenizer into a folder, and return the folder.
@@ -178,10 +178,10 @@ def write(
     parts = json.loads(_tokenizer_json(kind)) | changes
     vocabulary = parts["model"]["vocab"]
     text = json.dumps(parts)
-    for token in ("<s>", "<bos>", END):  # `begins_with` does not know the token's number
-        without_number = json.dumps({token: [0]})
-        with_number = json.dumps({token: {"id": token, "ids": [vocabulary.get(token, 0)], "tokens": [token]}})
-        text = text.replace(without_number, with_number)
+    for token in ("<s>", "<bos>", END):  # `begins_with` does not know the token's id
+        with_id_0 = json.dumps({token: [0]})
+        with_own_id = json.dumps({token: {"id": token, "ids": [vocabulary.get(token, 0)], "tokens": [token]}})
+        text = text.replace(with_id_0, with_own_id)
     (folder / "tokenizer.json").write_text(text)
     first, last = (END, END) if kind == "bytes" else ("<bos>" if "Gemma" in str(config) else "<s>", "</s>")
     (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": first, "eos_token": last} | config))
@@ -189,24 +189,24 @@ def write(
     return folder
 
 
-def load(folder: Path) -> Any:
+def load_folder(folder: Path) -> Any:
     """Load the tokenizer in a folder with `load_tokenizer`, as a measurement does."""
     return load_tokenizer(Pinned(str(folder), None, "x"))
 
 
 def ids(tokenizer: Any, text: str, **options: Any) -> list[int]:
-    """Return the token numbers of a text. `options` are further arguments of the tokenizer's call."""
+    """Return the token ids of a text. `options` are further arguments of the tokenizer's call."""
     encoded: list[int] = tokenizer(text, **options)["input_ids"]
     return encoded
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_load_tokenizer_gives_the_numbers_of_the_tokenizers_library(name: str, tmp_path: Path) -> None:
+def test_load_tokenizer_gives_the_ids_of_the_tokenizers_library(name: str, tmp_path: Path) -> None:
     model_type, changes, config = TOKENIZERS[name]
     kind = "pieces" if name in ("llama2", "mistral", "gemma2") else "bytes"
-    folder = write(tmp_path, changes, config, kind=kind, model_type=model_type)
+    folder = write_tokenizer(tmp_path, changes, config, kind=kind, model_type=model_type)
     expected = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer = load(folder)
+    tokenizer = load_folder(folder)
     first = [tokenizer.bos_token_id] if config.get("add_bos_token") or "llama3" in name else []
     for text in TEXTS:
         expected_ids = expected.encode(text, add_special_tokens=False).ids
@@ -222,7 +222,7 @@ def test_load_tokenizer_adds_first_and_last_token_as_the_files_say(
     add_bos: bool, add_eos: bool, post_processor: Any, tmp_path: Path
 ) -> None:
     config = {"add_bos_token": add_bos, "add_eos_token": add_eos, "tokenizer_class": "PreTrainedTokenizerFast"}
-    tokenizer = load(write(tmp_path, {"post_processor": post_processor}, config))
+    tokenizer = load_folder(write_tokenizer(tmp_path, {"post_processor": post_processor}, config))
     end = tokenizer.convert_tokens_to_ids(END)
     words = ids(tokenizer, "two words", add_special_tokens=False)
     template_begins = bool(post_processor and post_processor["type"] == "TemplateProcessing")
@@ -234,33 +234,37 @@ def test_load_tokenizer_adds_first_and_last_token_as_the_files_say(
 def test_load_tokenizer_refuses_a_first_token_that_only_one_file_wants(tmp_path: Path) -> None:
     config = {"add_bos_token": False, "tokenizer_class": "LlamaTokenizerFast"}
     with pytest.raises(BadInput, match="add_bos_token"):
-        load(write(tmp_path, {"post_processor": begins_with(END)}, config))
+        load_folder(write_tokenizer(tmp_path, {"post_processor": begins_with(END)}, config))
 
 
 def test_load_tokenizer_refuses_add_bos_token_if_the_files_name_no_first_token(tmp_path: Path) -> None:
-    folder = write(tmp_path, {}, {"add_bos_token": True, "bos_token": None, "tokenizer_class": "Unheard"})
+    folder = write_tokenizer(tmp_path, {}, {"add_bos_token": True, "bos_token": None, "tokenizer_class": "Unheard"})
     with pytest.raises(BadInput, match="add_bos_token"):
-        load(folder)
+        load_folder(folder)
 
 
-def test_load_tokenizer_gives_a_first_token_that_the_vocabulary_lacks_a_new_number(tmp_path: Path) -> None:
-    """Later, `check_compatible` refuses the model if its head has no row for the new number."""
-    folder = write(tmp_path, {}, {"add_bos_token": True, "bos_token": "<unheard>", "tokenizer_class": "Unheard"})
-    assert ids(load(folder), "a")[0] >= 400
+def test_load_tokenizer_gives_a_first_token_that_the_vocabulary_lacks_a_new_id(tmp_path: Path) -> None:
+    """Later, `check_compatible` refuses the model if its head has no row for the new id."""
+    folder = write_tokenizer(
+        tmp_path, {}, {"add_bos_token": True, "bos_token": "<unheard>", "tokenizer_class": "Unheard"}
+    )
+    assert ids(load_folder(folder), "a")[0] >= 400
 
 
 def test_load_tokenizer_refuses_files_that_contradict_each_other(tmp_path: Path) -> None:
-    folder = write(tmp_path, {"pre_tokenizer": GPT2}, {"add_prefix_space": True, "tokenizer_class": "GPT2Tokenizer"})
+    folder = write_tokenizer(
+        tmp_path, {"pre_tokenizer": GPT2}, {"add_prefix_space": True, "tokenizer_class": "GPT2Tokenizer"}
+    )
     with pytest.raises(BadInput, match="add_prefix_space"):
-        load(folder)
+        load_folder(folder)
 
 
 @pytest.mark.parametrize("tokenizer_class", ["GPT2Tokenizer", "PreTrainedTokenizerFast"])
 def test_load_tokenizer_switches_dropout_off(tokenizer_class: str, tmp_path: Path) -> None:
     model = json.loads(_tokenizer_json("bytes"))["model"]
     config = {"tokenizer_class": tokenizer_class}
-    plain = load(write(tmp_path / "plain", {}, config))
-    tokenizer = load(write(tmp_path / "dropout", {"model": model | {"dropout": 0.5}}, config))
+    plain = load_folder(write_tokenizer(tmp_path / "plain", {}, config))
+    tokenizer = load_folder(write_tokenizer(tmp_path / "dropout", {"model": model | {"dropout": 0.5}}, config))
     for _ in range(20):
         assert ids(tokenizer, TEXTS[0]) == ids(plain, TEXTS[0])
     assert rules_hash(tokenizer) == rules_hash(plain)
@@ -279,8 +283,8 @@ def test_load_tokenizer_ignores_truncation_and_padding_of_the_file(tokenizer_cla
             "pad_token": "<|padding|>",
         },
     }
-    plain = load(write(tmp_path / "plain", {}, {"pad_token": "<|padding|>"}))
-    tokenizer = load(write(tmp_path / "limits", limits, {"tokenizer_class": tokenizer_class}))
+    plain = load_folder(write_tokenizer(tmp_path / "plain", {}, {"pad_token": "<|padding|>"}))
+    tokenizer = load_folder(write_tokenizer(tmp_path / "limits", limits, {"tokenizer_class": tokenizer_class}))
     encoded = tokenizer([TEXTS[0], "a"], return_offsets_mapping=True)["input_ids"]
     assert encoded == plain([TEXTS[0], "a"])["input_ids"]
     assert rules_hash(tokenizer) == rules_hash(plain)
@@ -290,37 +294,37 @@ def test_load_tokenizer_ignores_truncation_and_padding_of_the_file(tokenizer_cla
 def test_load_tokenizer_reads_tokenizer_json_if_the_class_cannot_be_loaded(
     tokenizer_class: object, tmp_path: Path
 ) -> None:
-    plain = load(write(tmp_path / "plain", {}, {}))
-    tokenizer = load(write(tmp_path / "other", {}, {"tokenizer_class": tokenizer_class}))
+    plain = load_folder(write_tokenizer(tmp_path / "plain", {}, {}))
+    tokenizer = load_folder(write_tokenizer(tmp_path / "other", {}, {"tokenizer_class": tokenizer_class}))
     assert ids(tokenizer, TEXTS[0]) == ids(plain, TEXTS[0])
 
 
-def test_load_tokenizer_refuses_two_tokens_with_one_number(tmp_path: Path) -> None:
+def test_load_tokenizer_refuses_two_tokens_with_one_id(tmp_path: Path) -> None:
     model = json.loads(_tokenizer_json("bytes"))["model"]
     vocabulary = model["vocab"] | {"Ġtw": 300}
     with pytest.raises(BadInput, match="both have the id"):
-        load(write(tmp_path, {"model": model | {"vocab": vocabulary}}, {}))
+        load_folder(write_tokenizer(tmp_path, {"model": model | {"vocab": vocabulary}}, {}))
 
 
 def test_load_tokenizer_refuses_bpe_without_merges(tmp_path: Path) -> None:
     model = json.loads(_tokenizer_json("bytes"))["model"]
     with pytest.raises(BadInput, match="merges"):
-        load(write(tmp_path, {"model": model | {"merges": []}}, {}))
+        load_folder(write_tokenizer(tmp_path, {"model": model | {"merges": []}}, {}))
 
 
 def test_load_tokenizer_refuses_a_length_that_is_a_text(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="used"):
-        load(write(tmp_path, {}, {"model_max_length": "long"}))
+        load_folder(write_tokenizer(tmp_path, {}, {"model_max_length": "long"}))
 
 
 def test_load_tokenizer_reports_a_panic_of_the_tokenizers_library(tmp_path: Path) -> None:
     model = json.loads(_tokenizer_json("bytes"))["model"]
     with pytest.raises(BadInput, match="loaded"):
-        load(write(tmp_path, {"model": model | {"continuing_subword_prefix": "##"}}, {}))
+        load_folder(write_tokenizer(tmp_path, {"model": model | {"continuing_subword_prefix": "##"}}, {}))
 
 
 def test_rules_hash_differs_for_any_two_sets_of_rules(tmp_path: Path) -> None:
-    """The hash is computed from the rules. The token numbers of a text would not do: for most texts they are equal."""
+    """The hash is of the rules. The ids of a text would not suffice, because they are equal for most texts."""
     rules: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({}, {}),
         ({"pre_tokenizer": sequence(DIGITS, GPT2)}, {}),
@@ -331,23 +335,23 @@ def test_rules_hash_differs_for_any_two_sets_of_rules(tmp_path: Path) -> None:
     ]
     hashes = set()
     for number, (changes, config) in enumerate(rules):
-        folder = write(tmp_path / str(number), changes, {"tokenizer_class": "GPT2Tokenizer"} | config)
-        hashes.add(rules_hash(load(folder)))
+        folder = write_tokenizer(tmp_path / str(number), changes, {"tokenizer_class": "GPT2Tokenizer"} | config)
+        hashes.add(rules_hash(load_folder(folder)))
     assert len(hashes) == len(rules)
 
 
 def test_rules_hash_does_not_depend_on_the_layout_of_the_file(tmp_path: Path) -> None:
-    folder = write(tmp_path, {}, {"tokenizer_class": "GPT2Tokenizer"})
-    before = rules_hash(load(folder))
+    folder = write_tokenizer(tmp_path, {}, {"tokenizer_class": "GPT2Tokenizer"})
+    before = rules_hash(load_folder(folder))
     file = folder / "tokenizer.json"
     file.write_text(json.dumps(json.loads(file.read_text()), indent=4))
-    assert rules_hash(load(folder)) == before
+    assert rules_hash(load_folder(folder)) == before
 
 
 @pytest.fixture
 def digits_folder(tmp_path: Path) -> Path:
     """Write a tokenizer that splits digits. transformers' GPT2Tokenizer, which it names, does not split them."""
-    return write(tmp_path, {"pre_tokenizer": sequence(DIGITS, GPT2)}, {"tokenizer_class": "GPT2Tokenizer"})
+    return write_tokenizer(tmp_path, {"pre_tokenizer": sequence(DIGITS, GPT2)}, {"tokenizer_class": "GPT2Tokenizer"})
 
 
 def test_measure_refuses_a_tokenizer_in_memory_with_other_rules_than_its_files(
@@ -384,7 +388,9 @@ def test_measure_refuses_a_tokenizer_in_memory_without_the_first_token_of_its_fi
     tmp_path: Path, model_of: ModelOf
 ) -> None:
     model = model_of("llama")
-    folder = write(tmp_path, {"pre_tokenizer": GPT2}, {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True})
+    folder = write_tokenizer(
+        tmp_path, {"pre_tokenizer": GPT2}, {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True}
+    )
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     with pytest.raises(BadInput, match="add_bos_token"):
         measure(model, tokenizer, ["two words"], seq_len=32, context=8, progress=False)
@@ -398,7 +404,7 @@ def test_measure_refuses_a_tokenizer_in_memory_without_the_first_token_of_its_fi
 )
 def test_measure_refuses_what_is_not_a_usable_tokenizer(kind: str, tmp_path: Path, model_of: ModelOf) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
-    fast = load(write(tmp_path / "fast", {}, {}))
+    fast = load_folder(write_tokenizer(tmp_path / "fast", {}, {}))
     with_dropout = transformers.PreTrainedTokenizerFast(tokenizer_object=byte_level([END]))
     with_dropout.backend_tokenizer.model.dropout = 0.1
     tokenizers = {
