@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 import pandas as pd
 import pyarrow as pa
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 import rbptrack
 from rbptrack.analysis import Report, Runs, Term
@@ -92,9 +92,8 @@ def render(
     lead = next((analysis for analysis in analyses if analysis.leads and analysis.report is not None), None)
     parts = [_analysis_values(analysis, leads=analysis is lead) for analysis in analyses]
     _drop_largest_links(parts)
-    template = environment().get_template("page.html")
-    return template.render(
-        title=title or page_title(runs),
+    return template("page.html").render(
+        title=title or families_and_datasets(runs.frame),
         **_lead_values(lead),
         parts=parts,
         imports=bool(runs.frame["without_ranks"].fillna(False).any()),
@@ -103,7 +102,6 @@ def render(
         measurements_link=_make_link("measurements.csv", table_text(runs.frame, "csv")),
         notes=_collect_notes(analyses),
         versions=_plain_table(_version_texts(runs.frame)),
-        made=f"rbptrack {rbptrack.__version__}, {pd.Timestamp.now('UTC'):%Y-%m-%d %H:%M} UTC",
         command=command,
         reading=reading,
         lead=lead.name if lead else "",
@@ -116,23 +114,25 @@ def render(
     )
 
 
-def environment() -> Environment:
-    """Return the Jinja environment for the templates in this folder. It escapes all values."""
-    return Environment(
+def template(name: str) -> Template:
+    """Return a Jinja template of this folder. It escapes all values, and knows `made`: the version and the time."""
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made = f"rbptrack {rbptrack.__version__}, {pd.Timestamp.now('UTC'):%Y-%m-%d %H:%M} UTC"
+    return environment.get_template(name, globals={"made": made})
 
 
-def page_title(runs: Runs) -> str:
-    """Name the families and datasets of measurements in one line, such as `nano on pydocs and stdlib`."""
+def families_and_datasets(frame: pd.DataFrame) -> str:
+    """Name the families and datasets of rows of `Runs.frame` in one line, such as `nano on pydocs and stdlib`."""
     names = []
-    for column, word in (("family", "families"), ("dataset", "datasets")):
-        values = sorted(runs.frame[column].dropna().unique())
-        names.append(listed(values) if len(values) <= 3 else f"{len(values)} {word}")
+    for column, noun in (("family", "families"), ("dataset", "datasets")):
+        values = sorted(frame[column].dropna().unique())
+        names.append(listed(values) if len(values) <= 3 else f"{len(values)} {noun}")
     return f"{names[0] or 'no family'} on {names[1] or 'no dataset'}"
 
 

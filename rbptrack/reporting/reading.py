@@ -19,17 +19,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-import rbptrack
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.base.errors import BadInput, RbptrackError, unknown_name
-from rbptrack.base.formatting import character_spans, counted, listed
+from rbptrack.base.formatting import character_spans, counted
 from rbptrack.config.patterns import natural_key
 from rbptrack.facts import SAME_TOKENS_COLUMNS
 from rbptrack.ranks import DocumentCounts, FloatArray, IntArray, RankTable
-from rbptrack.reporting.page import compress_text, environment, page_title
-from rbptrack.stats.documents import influences, neg_log_rbp
-from rbptrack.stats.rounding import ROUNDING, significant
+from rbptrack.reporting.page import compress_text, families_and_datasets, template
+from rbptrack.stats.documents import combined_influences, neg_log_rbp
+from rbptrack.stats.laws import laws
+from rbptrack.stats.rounding import significant
 
 MAX_TOKENS = 20_000
 """The number of tokens that a page shows by default."""
@@ -91,18 +91,14 @@ class TokenSet:
         if not len(by_size):
             return None
         largest_family = by_size["family"].value_counts().index[0]
-        indices = by_size.index[by_size["family"] == largest_family]
-        if len(indices) < 2:
+        sizes = by_size[by_size["family"] == largest_family]
+        if len(sizes) < 2:
             return None
-        x = np.log(by_size.loc[indices, "non_embedding_params"].to_numpy(np.float64))
-        weights = -(x - x.mean()) / ((x - x.mean()) ** 2).sum()
-        u = [influences(self.counts[index].select((_K,)), _ln_neg_log_rbp)[1][:, 0] for index in indices]
-        with np.errstate(invalid="ignore"):  # an influence is infinite if RBP_10 is 1 without the document
-            influence = np.asarray(weights @ np.array(u))
-        if not np.isfinite(influence).all():
+        s = sizes["non_embedding_params"].to_numpy(np.float64)
+        [law] = laws(s, [self.counts[index].select((_K,)) for index in sizes.index], neg_log_rbp)
+        if law is None or law.documents is None or not np.isfinite(law.documents.u).all():
             return None
-        rounding = ROUNDING * (np.abs(weights) @ np.abs(u))
-        influence = np.where(np.abs(influence) > rounding, influence, 0.0)
+        influence = combined_influences(law.documents.u, law.alpha_weights)
         return influence if influence.any() else None
 
     def choose_document(self, index: int, reasons: Sequence[str]) -> ChosenDocument:
@@ -154,15 +150,13 @@ def render_reading(
     if not sets:
         raise BadInput("; ".join(notes) or "no measurement has ranks")
     data = {"sets": sets, "step": P_STEP, "k": _K}
-    templates = environment()
     script = (Path(__file__).parent / "reading.js").read_text(encoding="utf-8")
-    page = templates.get_template("reading.html").render(
-        title=page_title(runs),
+    page = template("reading.html").render(
+        title=families_and_datasets(runs.frame),
         data=compress_text(json.dumps(data, ensure_ascii=False, separators=(",", ":"))),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         notes=notes,
-        made=f"rbptrack {rbptrack.__version__}, {pd.Timestamp.now('UTC'):%Y-%m-%d %H:%M} UTC",
         command=command,
     )
     return page, notes
@@ -191,19 +185,13 @@ def _set_label(rows: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> str:
         groups: the rows of each set.
 
     """
-    label = _families_and_dataset(rows)
-    groups_with_label = [group for group in groups if _families_and_dataset(group) == label]
+    label = families_and_datasets(rows)
+    groups_with_label = [group for group in groups if families_and_datasets(group) == label]
     for column in SAME_TOKENS_COLUMNS:
         values = {str(group[column].iloc[0]) for group in groups_with_label}
         if len(values) > 1:
             label += f", {column.replace('_', ' ')} {str(rows[column].iloc[0])[:8]}"
     return label
-
-
-def _families_and_dataset(rows: pd.DataFrame) -> str:
-    families = sorted(rows["family"].dropna().unique())
-    names = listed(families) if len(families) <= 3 else f"{len(families)} families"
-    return f"{names} on {rows['dataset'].iloc[0]}"
 
 
 def _note_truncation(token_set: TokenSet, notes: list[str]) -> None:
@@ -415,10 +403,6 @@ def _ce_differences(token_set: TokenSet) -> FloatArray:
     tokens = token_set.counts[smallest].tokens
     differences = np.abs(token_set.counts[largest].nats - token_set.counts[smallest].nats) / tokens
     return np.asarray(np.where(tokens >= _MIN_TOKENS, differences, differences / 1e6))
-
-
-def _ln_neg_log_rbp(sums: FloatArray) -> FloatArray:
-    return np.asarray(np.log(neg_log_rbp(sums)))
 
 
 def _read_ranks(

@@ -16,7 +16,7 @@ from rbptrack.figures import charts
 from rbptrack.figures.charts import SHOWN_K
 from rbptrack.figures.drawing import CannotDraw
 from rbptrack.reporting.analyses import Analysis
-from rbptrack.reporting.page import page_title
+from rbptrack.reporting.page import families_and_datasets
 from rbptrack.reporting.tables import report_metrics
 from rbptrack.reporting.terminal import columns_by_importance
 from rbptrack.tracking import Store
@@ -72,7 +72,7 @@ def save_reports(
             files |= page_files(page, reading)
         run_id = store.save(
             Kind.ANALYSIS,
-            f"{analysis.name}: {page_title(runs)}",
+            f"{analysis.name}: {families_and_datasets(runs.frame)}",
             sweep=sweep,
             description=describe_analysis(analysis, command),
             metrics=report_metrics(report),
