@@ -187,9 +187,9 @@ def time_command(folder: Path, words: str) -> str:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    _, status, used = os.wait4(process.pid, 0)
+    _, status, usage = os.wait4(process.pid, 0)
     seconds = time.monotonic() - began
-    text = f"{seconds:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of the processors, {used.ru_maxrss / 1e6:.2f} GB"
+    text = f"{seconds:.1f} s, {usage.ru_utime + usage.ru_stime:.1f} s of the processors, {usage.ru_maxrss / 1e6:.2f} GB"
     code = os.waitstatus_to_exitcode(status)
     return f"{text}, exit code {code}" if code else text
 

@@ -320,7 +320,7 @@ def compare_with_rest(
         return  # the class has no tokens, or all tokens
     documents = (pairs[-1][:, :, 0] > 0).sum(axis=0)  # number of documents with the class, and with other tokens
 
-    def with_error_if_enough(estimate: Estimate) -> Estimate:
+    def drop_error_of_few_documents(estimate: Estimate) -> Estimate:
         return estimate if documents.min() >= MIN_UNITS else estimate.without_error()
 
     difference, u = influences(pairs[-1], lambda x: ce_and_rbp(x[..., 0, :]) - ce_and_rbp(x[..., 1, :]))
@@ -330,15 +330,15 @@ def compare_with_rest(
     for i, metric in enumerate(metrics):
         level = estimate_from_influences(difference[i], u[:, i], shares)
         beside = {"share": share, "value": class_values[i], "rest": rest_values[i]}
-        report.add("level", with_error_if_enough(level), null=0.0, metric=metric, beside=beside, **case)
+        report.add("level", drop_error_of_few_documents(level), null=0.0, metric=metric, beside=beside, **case)
     if len(s) == 1:
         return
     class_laws = laws(s, [pair[:, 0] for pair in pairs], ce_and_neg_log_rbp)
     ratios = laws(s, pairs, lambda x: ce_and_neg_log_rbp(x[..., 0, :]) / ce_and_neg_log_rbp(x[..., 1, :]))
     for metric, law, ratio in zip(metrics, class_laws, ratios, strict=True):
         if law and ratio:
-            report.add("alpha", with_error_if_enough(law.alpha), metric=metric, beside={"R2": law.r2}, **case)
-            report.add("delta", with_error_if_enough(ratio.alpha), null=0.0, metric=metric, **case)
+            report.add("alpha", drop_error_of_few_documents(law.alpha), metric=metric, beside={"R2": law.r2}, **case)
+            report.add("delta", drop_error_of_few_documents(ratio.alpha), null=0.0, metric=metric, **case)
 
 
 def _draw(report: Report) -> None:

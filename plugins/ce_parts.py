@@ -227,7 +227,7 @@ class CeParts(Analyzer):
             if not law:
                 continue
             beside = {"A": law.a, "R2": law.r2, "sizes": law.sizes}
-            report.add("alpha", _without_error_of_kl(part, law.alpha), metric=part, beside=beside, **family.keys)
+            report.add("alpha", _drop_error_of_kl(part, law.alpha), metric=part, beside=beside, **family.keys)
             if ratio and part not in ("ce", KL):
                 report.add("delta", ratio.alpha, metric=part, null=0.0, margin=margin, **family.keys)
 
@@ -238,7 +238,7 @@ def _add_lines(report: Report, family: Family, sums: Sequence[FloatArray]) -> No
     lines = laws(np.exp(np.log10(family.s)), sums, lambda x: np.exp(-mean_parts(x)))
     for part, line in zip(PARTS, lines, strict=True):
         if line:
-            slope = _without_error_of_kl(part, line.alpha)
+            slope = _drop_error_of_kl(part, line.alpha)
             report.add("per_decade", slope, metric=part, beside={"R2": line.r2}, **family.keys)
 
 
@@ -263,10 +263,10 @@ def _add_shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> N
     for part, slope, line in zip(PARTS, slopes.tolist(), lines, strict=True):
         if line and part != "ce":
             share = replace(line.alpha, value=slope)
-            report.add("share", _without_error_of_kl(part, share), metric=part, **family.keys)
+            report.add("share", _drop_error_of_kl(part, share), metric=part, **family.keys)
 
 
-def _without_error_of_kl(part: str, estimate: Estimate) -> Estimate:
+def _drop_error_of_kl(part: str, estimate: Estimate) -> Estimate:
     """Return the estimate, without its error if the part is KL. The bias of KL is larger than its error."""
     return estimate.without_error() if part == KL else estimate
 

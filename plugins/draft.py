@@ -89,8 +89,8 @@ class Draft(Analyzer):
 
         commits = measured["reference_commit"].fillna("unknown")
         for (name, commit), rows in measured.groupby(["reference", commits]):
-            several = commits[measured["reference"] == name].nunique() > 1
-            reference = f"{name}@{short_hash(str(commit))}" if several else str(name)
+            has_several_commits = commits[measured["reference"] == name].nunique() > 1
+            reference = f"{name}@{short_hash(str(commit))}" if has_several_commits else str(name)
             reading = read_families(runs[runs.frame.index.isin(rows.index)], load)
             for family, sizes in reading:
                 sums = [size.sums for size in sizes]

@@ -129,8 +129,8 @@ def probability_of_hits(hits: FloatArray, tokens: FloatArray, n: int) -> FloatAr
     """
     probability = np.zeros(len(hits))
     possible = hits >= n
-    taken = np.arange(n)[:, None]
-    probability[possible] = ((hits[possible] - taken) / (tokens[possible] - taken)).prod(axis=0)
+    i = np.arange(n)[:, None]
+    probability[possible] = ((hits[possible] - i) / (tokens[possible] - i)).prod(axis=0)
     return probability
 
 

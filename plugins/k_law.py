@@ -21,12 +21,12 @@ from rbptrack.analysis import Analyzer, Family, Glossary, Report, Runs, Term, li
 from rbptrack.figures import facets
 from rbptrack.ranks import DocumentCounts, log_grid
 from rbptrack.stats import (
-    MIN_MISSES,
     ks_with_enough_misses,
     law_in_k,
     laws,
     neg_log_rbp,
     why_no_interval_in_k,
+    why_no_law_in_k,
 )
 
 GLOSSARY: Glossary = {
@@ -75,10 +75,8 @@ class KLaw(Analyzer):
                 if not beta.has_interval:
                     sizes_without_interval.setdefault(why_no_interval_in_k(size_counts), []).append(size)
             if sizes_without_law:
-                report.notes.append(
-                    f"{family}: no β at {listed(sizes_without_law)}. At nearly every k up to {self.largest}, RBP_k is "
-                    f"unknown or 0, or fewer than {MIN_MISSES} tokens have a rank above k."
-                )
+                reason = why_no_law_in_k(self.largest)
+                report.notes.append(f"{family}: no β at {listed(sizes_without_law)}: {reason}.")
             for reason, sizes in sizes_without_interval.items():
                 report.notes.append(f"{family}: no interval of β at {listed(sizes)}: {reason}.")
         report.notes += reading.notes

@@ -29,12 +29,12 @@ from rbptrack.analysis import (
 from rbptrack.figures import facets
 from rbptrack.ranks import DocumentCounts, log_grid, rbp_ks
 from rbptrack.stats import (
-    MIN_MISSES,
     Estimate,
     law_in_k,
     laws_by_metric,
     missing_interval_clause,
     why_no_interval_in_k,
+    why_no_law_in_k,
 )
 
 GLOSSARY: Glossary = {
@@ -112,10 +112,7 @@ class Reproduction(Analyzer):
                 continue
             law = law_in_k(size_counts, largest)
             if law is None:
-                report.notes.append(
-                    f"{family}: no β at {size}. At nearly every k up to {largest}, RBP_k is unknown or 0, or fewer "
-                    f"than {MIN_MISSES} tokens have a rank above k."
-                )
+                report.notes.append(f"{family}: no β at {size}: {why_no_law_in_k(largest)}.")
                 continue
             beta, line = law
             if not beta.has_interval:

@@ -79,7 +79,7 @@ plugins. On the site that `make docs` builds, this page shows all signatures.
     options:
       members: [Importer, ImportedMeasurement, ImportedScore]
 
-::: rbptrack.analysis.exporting.Exporter
+::: rbptrack.analysis.plugin.Exporter
 
 ::: rbptrack.analysis.testing
     options:

@@ -153,7 +153,7 @@ def build_corpus(work: Path) -> None:
     for _, text in train:
         training_shingles |= shingles(text)
 
-    def without_copies(documents: Sequence[Document]) -> list[Document]:
+    def drop_copies(documents: Sequence[Document]) -> list[Document]:
         """Return the beginnings of the documents that copy little from the training text."""
         heads = []
         for name, text in documents:
@@ -167,8 +167,8 @@ def build_corpus(work: Path) -> None:
     pydocs += [(f"{name}:docstrings", docstrings(text)) for name, text in held]
     texts = {
         "train": train,
-        "stdlib": without_copies(held),
-        "pydocs": without_copies([(name, text) for name, text in pydocs if len(text) >= 400]),
+        "stdlib": drop_copies(held),
+        "pydocs": drop_copies([(name, text) for name, text in pydocs if len(text) >= 400]),
     }
     work.mkdir(parents=True, exist_ok=True)
     for label, documents in texts.items():

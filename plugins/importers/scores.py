@@ -278,7 +278,7 @@ def _read_harness(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
             name, _, filter_name = chosen.partition(",")
             label = _task_name(task, name, filter_name, _find_shots(content, config, task), chat)
             n = (samples.get(task) or {}).get("effective") or None
-            yield Score(_with_arguments(model, arguments), arguments.get("revision"), label, numbers[chosen], n)
+            yield Score(_add_arguments(model, arguments), arguments.get("revision"), label, numbers[chosen], n)
 
 
 def _parse_arguments(model_args: object) -> dict[str, Any]:
@@ -345,7 +345,7 @@ def _read_lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
         if chosen:
             n = (tasks.get(key) or tasks.get(name) or {}).get("effective_num_docs") or None
             label = _task_name(name, chosen, "", parts[shots_index])
-            yield Score(_with_arguments(model, arguments), model_config.get("revision"), label, numbers[chosen], n)
+            yield Score(_add_arguments(model, arguments), model_config.get("revision"), label, numbers[chosen], n)
 
 
 def _read_inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterator[Item]:
@@ -377,7 +377,7 @@ def _read_inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterat
         chosen = yield from _choose_metric(task, numbers, metric)
         if chosen:
             label = _task_name(task, chosen, "", None, *settings)
-            yield Score(_with_arguments(model, arguments), arguments.get("revision"), label, numbers[chosen], n)
+            yield Score(_add_arguments(model, arguments), arguments.get("revision"), label, numbers[chosen], n)
 
 
 def _inspected_model(model: object, arguments: Mapping[str, Any]) -> object:
@@ -438,7 +438,7 @@ def _task_name(task: str, metric: object, filter_name: object, shots: object, *s
     return f"{task} ({details})" if task and details else task  # an empty name is refused later
 
 
-def _with_arguments(model: object, arguments: Mapping[str, Any]) -> object:
+def _add_arguments(model: object, arguments: Mapping[str, Any]) -> object:
     """Return a model's name with the arguments that change its weights: `acme/alpha-70m+peft=acme/alpha-lora`."""
     if not isinstance(model, str):
         return model

@@ -5,7 +5,6 @@ A plugin may import the names in `__all__` of `rbptrack.analysis`, `rbptrack.sta
 """
 
 from rbptrack.analysis.comparable import differing_facts, newest_runs, split_by_facts, without_repeats
-from rbptrack.analysis.exporting import Exporter
 from rbptrack.analysis.family import BY_DOCUMENT, S_COLUMNS, Family, Reading, comparable_families, read_families
 from rbptrack.analysis.headline import join_clauses, range_text, verdict_clause
 from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore, Importer, ImportNote
@@ -28,7 +27,7 @@ from rbptrack.analysis.pairs import (
     worst_documents,
     worst_tokens,
 )
-from rbptrack.analysis.plugin import Analyzer
+from rbptrack.analysis.plugin import Analyzer, Exporter
 from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
 from rbptrack.analysis.rank_store import SCORES, Unreadable, WithoutRanks
 from rbptrack.analysis.report import Glossary, Report, Term

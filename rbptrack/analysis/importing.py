@@ -231,7 +231,7 @@ def _differing_columns(first: ImportedRow | ScoreRow, second: ImportedRow | Scor
 
 def _check_score(item: ImportedScore) -> ScoreRow:
     """Check the columns of a score. Raises ValidationError if a column breaks a rule."""
-    columns = _without_missing(item.columns)
+    columns = _drop_missing(item.columns)
     if isinstance(model := columns.get("model"), str):
         columns["model"], commit = plain_name(model)
         if commit:
@@ -249,7 +249,7 @@ def _check_measurement(item: ImportedMeasurement, read_name: Callable[[str], tup
         BadInput: a column disagrees with the ranks, or the table of ranks is empty.
 
     """
-    columns = _without_missing(item.columns)
+    columns = _drop_missing(item.columns)
     if isinstance(model := columns.get("model"), str):
         columns["model"] = plain_name(model)[0]
     if not {"family", "size"} <= columns.keys():
@@ -293,7 +293,7 @@ def _allowed_difference(name: str, value: float) -> float:
     return ROUNDING if parse_rbp_name(name) else 0.0
 
 
-def _without_missing(columns: Mapping[str, Any]) -> dict[str, object]:
+def _drop_missing(columns: Mapping[str, Any]) -> dict[str, object]:
     """Return the columns without missing values, which are None, NaN or an empty text."""
     present = {}
     for name, value in columns.items():

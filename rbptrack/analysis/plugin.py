@@ -1,4 +1,4 @@
-"""Base classes of plugins and analyzers, and functions that make and describe plugins.
+"""Base classes of plugins, analyzers and exporters, and functions that make and describe plugins.
 
 A plugin is a pydantic model. Its fields are its options.
 """
@@ -100,6 +100,27 @@ class Analyzer(Plugin):
 
         If a family cannot be used, add a note to the report and continue with the other families. If the method raises
         an exception, there is no report.
+        """
+
+
+class Exporter(Plugin):
+    """Base class of exporters, which write measurements for another program.
+
+    Its fields are options of `rbptrack export --to NAME`.
+    """
+
+    @abstractmethod
+    def export(self, runs: Runs, out: Path) -> str:
+        """Export measurements, and return one line that tells the user what was written.
+
+        Args:
+            runs: the measurements.
+            out: an empty folder for the exported files. It is deleted if the method raises an exception.
+
+        Raises:
+            BadInput: the exporter cannot run, for example because a Python package is missing.
+            RbptrackError: the receiving program or server rejects the measurements.
+
         """
 
 

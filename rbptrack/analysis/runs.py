@@ -106,7 +106,7 @@ class Runs:
         if isinstance(key, str):
             return self.frame[key] if key in self.frame.columns else self.row(key)
         if isinstance(key, slice):
-            return self._with_rows(self.frame[key])
+            return self._make_selection(self.frame[key])
         values = list(key) if isinstance(key, Iterable) else []
         if values and all(isinstance(value, str) for value in values):
             missing = [name for name in values if name not in self.frame.columns]
@@ -121,7 +121,7 @@ class Runs:
             raise BadInput(f"a mask needs one value for each of the {len(self)} measurements; it has {len(values)}")
         index = key.index if isinstance(key, pd.Series) else self.frame.index
         mask = pd.Series(values, index, dtype="boolean")
-        return self._with_rows(self.frame[mask.reindex(self.frame.index).fillna(False)])
+        return self._make_selection(self.frame[mask.reindex(self.frame.index).fillna(False)])
 
     def query(self, condition: str) -> Runs:
         """Return the measurements for which a condition is true.
@@ -149,7 +149,7 @@ class Runs:
                 continue
             names = [rows[column].astype("string").fillna("")]
             if column == "model":  # a model can also be named by family and size, such as nano/6k
-                names.append(_family_and_size(rows).fillna(""))
+                names.append(_family_size_names(rows).fillna(""))
             passed = rows[[matches_patterns(run_names, patterns) for run_names in zip(*names, strict=True)]]
             if not len(passed):
                 holder = "The store has"
@@ -161,7 +161,7 @@ class Runs:
             rows = rows_that_pass(rows, filters.where)
             if not len(rows):
                 raise BadInput(f"no measurement meets the condition where={filters.where}")
-        return self._with_rows(rows)
+        return self._make_selection(rows)
 
     def copy(self) -> Runs:
         """Return a copy with a table of its own. A change of this table does not affect the original."""
@@ -185,7 +185,7 @@ class Runs:
         """
         name = "/".join(part.strip() for part in word.split("/")).lower()
         frame = self.frame
-        model = _family_and_size(frame)
+        model = _family_size_names(frame)
         names_by_precedence = [
             [frame["name"], model + "/" + frame["dataset"]],
             [frame["model"] + "/" + frame["dataset"], frame["model"], model],
@@ -351,7 +351,7 @@ class Runs:
         headline = [rbp_name(k) for k in HEADLINE_KS if rbp_name(k) in self.frame]
         return self.frame[["name", "non_embedding_params", "num_tokens", "ce", *headline]]
 
-    def _with_rows(self, rows: pd.DataFrame) -> Runs:
+    def _make_selection(self, rows: pd.DataFrame) -> Runs:
         """Return some of the measurements. They share the counts that this object keeps in memory."""
         selected = Runs(rows, self.store)
         selected._reader.counts_cache = self._reader.counts_cache
@@ -379,7 +379,7 @@ def _no_measurement_error(rows: pd.DataFrame, column: str, patterns: Sequence[st
     return BadInput(f"no measurement has {column}={','.join(patterns)}.{suggestion} {holder} {names}")
 
 
-def _family_and_size(frame: pd.DataFrame) -> pd.Series[str]:
+def _family_size_names(frame: pd.DataFrame) -> pd.Series[str]:
     """Return family and size of each row as one name, such as `nano/6k`."""
     return frame["family"] + "/" + frame["size"].astype("string")
 

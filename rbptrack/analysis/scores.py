@@ -155,10 +155,10 @@ class _MeasurementNames:
         revision = revision or commit
         organisation = _organisation(plain)
 
-        full_matches = self._with_organisation(organisation, self._rows_by_full_name.get(name, []))
+        full_matches = self._select_organisation(organisation, self._rows_by_full_name.get(name, []))
         if not revision and len(full_matches) == 1:
             return full_matches[0]
-        short_matches = self._with_organisation(organisation, self._rows_by_short_name.get(name, []))
+        short_matches = self._select_organisation(organisation, self._rows_by_short_name.get(name, []))
         for row in [*full_matches, *short_matches]:
             if self._revisions[row] == (revision or "main"):
                 return row
@@ -166,7 +166,7 @@ class _MeasurementNames:
                 return row
         return None
 
-    def _with_organisation(self, organisation: str, rows: Sequence[int]) -> list[int]:
+    def _select_organisation(self, organisation: str, rows: Sequence[int]) -> list[int]:
         """Return the rows whose organisation is the given one or unknown. An empty organisation keeps all rows."""
         return [i for i in rows if not organisation or self._organisations[i] in ("", organisation)]
 

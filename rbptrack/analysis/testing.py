@@ -183,18 +183,18 @@ class AnalyzerContract:
             cls._report = self.analyzer.analyze(cls._runs)
         return cls._report
 
-    def test_it_has_help(self) -> None:
+    def test_analyzer_has_help(self) -> None:
         """Check that the analyzer has a docstring. Users see its first line."""
         assert (type(self.analyzer).__doc__ or "").strip()
 
-    def test_it_imports_what_is_public(self) -> None:
+    def test_analyzer_imports_only_public_names(self) -> None:
         """Check that the analyzer imports only public names of rbptrack, and no package in `FORBIDDEN`."""
         forbidden_imports = foreign_imports(Path(inspect.getfile(type(self.analyzer))))
         assert not forbidden_imports, (
             f"an analyzer may import names that {', '.join(PUBLIC)} list, but not {', '.join(forbidden_imports)}"
         )
 
-    def test_it_finds_something(self) -> None:
+    def test_report_has_content_and_a_short_headline(self) -> None:
         """Check that the report has results, tables or notes, and that its headline is short."""
         report = self.report()
         assert isinstance(report, Report)
@@ -204,7 +204,7 @@ class AnalyzerContract:
         assert len(report.headline.split()) <= MAX_HEADLINE_WORDS, report.headline
         assert set(report.results["verdict"]) <= set(VERDICTS)
 
-    def test_everything_is_explained(self) -> None:
+    def test_glossary_explains_every_question_and_column(self) -> None:
         """Check that every question, and every column of results and tables, has a meaning."""
         report = self.report()
         names = {*report.questions, *report.results.columns}
@@ -213,30 +213,30 @@ class AnalyzerContract:
         missing = sorted(name for name in names if not report.term(name).meaning)
         assert not missing, f"the glossary lacks {', '.join(missing)}"
 
-    def test_rows_can_be_told_apart(self) -> None:
+    def test_rows_of_a_question_have_different_keys(self) -> None:
         """Check that all rows of a question have different keys. Their MLflow metrics would have equal names."""
         report = self.report()
         for question in report.questions:
             keys = ["family", "dataset", "metric", *report.case_columns(question)]
             assert not report.frame(question).duplicated(keys).any(), question
 
-    def test_the_same_runs_give_the_same_report(self) -> None:
-        """Check that a second call with the same measurements returns an equal report."""
+    def test_equal_runs_have_equal_reports(self) -> None:
+        """Check that a second call of `analyze` with equal measurements returns an equal report."""
         first = self.report()
         second = self.analyzer.analyze(self.runs())
         assert first.notes == second.notes
         assert first.headline == second.headline
         pd.testing.assert_frame_equal(first.results, second.results)
 
-    def test_it_leaves_its_input_alone(self) -> None:
+    def test_analyzer_changes_neither_runs_nor_options(self) -> None:
         """Check that the analyzer changes neither the table of runs nor its own options."""
         self.report()
         frame, options = self._frame_and_options
-        assert self._runs.frame.equals(frame), "it changed runs.frame: work on a copy"
-        assert repr(self.analyzer) == options, "it changed its options"
+        assert self._runs.frame.equals(frame), "the analyzer changed runs.frame: work on a copy"
+        assert repr(self.analyzer) == options, "the analyzer changed its options"
 
-    def test_it_goes_to_another_process(self) -> None:
-        """Check that the analyzer, its runs and its report can be pickled."""
+    def test_analyzer_and_runs_and_report_can_be_pickled(self) -> None:
+        """Check that they can be pickled, because another process may run the analyzer."""
         pickle.loads(pickle.dumps((self.analyzer, self.runs(), self.report())))  # noqa: S301 - made here
 
     def test_few_documents_have_no_intervals(self) -> None:
@@ -246,10 +246,10 @@ class AnalyzerContract:
         if isinstance(report, Report) and len(report.results) and not runs["without_ranks"].fillna(False).any():
             assert report.results[["low", "high", "p"]].isna().all(axis=None)
             assert (report.results["verdict"] == "").all()
-            never = self.report().results["low"].isna().all()  # also if there are enough documents
-            assert never or report.notes, "no number has an interval, and no note says why"
+            never_has_intervals = self.report().results["low"].isna().all()  # not even with enough documents
+            assert never_has_intervals or report.notes, "no number has an interval, and no note says why"
 
-    def test_one_run_is_no_error(self) -> None:
+    def test_single_run_has_a_report_or_an_error_with_a_message(self) -> None:
         """Check that a single run leads to a report, or to an RbptrackError with a message."""
         runs = self.runs()
         self._report_or_error(runs[runs["run_id"] == runs["run_id"].iloc[0]])
@@ -282,14 +282,14 @@ class NeedsRanks(AnalyzerContract):
 class NeedsSizes(AnalyzerContract):
     """Tests for analyzers of laws in size."""
 
-    def test_one_size_has_no_law(self) -> None:
+    def test_results_of_one_size_have_no_p_values(self) -> None:
         """Check that results of a single size have no p-value and no verdict."""
         runs = self.runs()
         smallest = runs.frame["non_embedding_params"].min()
         outcome = self._report_or_error(runs[runs.frame["non_embedding_params"] == smallest])
         assert isinstance(outcome, str) or outcome.results["p"].isna().all()
 
-    def test_two_sizes_show_no_scatter(self) -> None:
+    def test_notes_explain_missing_intervals_of_two_sizes(self) -> None:
         """Check that a note says why laws of two sizes have no interval."""
         runs = self.runs()
         smallest = sorted(set(runs.frame["non_embedding_params"]))[:2]

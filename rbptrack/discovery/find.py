@@ -17,9 +17,8 @@ from traceback import format_exception
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from rbptrack.analysis.exporting import Exporter
 from rbptrack.analysis.importing import Importer
-from rbptrack.analysis.plugin import Analyzer, Plugin, import_file, make_plugin
+from rbptrack.analysis.plugin import Analyzer, Exporter, Plugin, import_file, make_plugin
 from rbptrack.base.errors import BadInput, unknown_name
 from rbptrack.base.process import Stopped
 from rbptrack.config.paths import builtin_plugins_folder, user_path

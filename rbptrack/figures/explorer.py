@@ -85,7 +85,7 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     columns, width, height, exponents_height = _panel_sizes(len(controls["datasets"]))
     colour = alt.Chart().encode(**by_colour(points["family"], selection)).encoding
 
-    def in_panels(layers: list[Any], title: Any, height: int, data: Any = alt.Undefined) -> alt.FacetChart:
+    def divide_into_panels(layers: list[Any], title: Any, height: int, data: Any = alt.Undefined) -> alt.FacetChart:
         return alt.FacetChart(
             data=data,
             # `alt.layer` would copy the layers four times, and again each time when a chart is put into another chart.
@@ -97,11 +97,13 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
         )
 
     laws_and_residuals = alt.vconcat(
-        in_panels(law_layers, alt.ExprRef(axis.title), height),
-        in_panels(residual_layers, "measured / law − 1", _RESIDUALS_HEIGHT),
+        divide_into_panels(law_layers, alt.ExprRef(axis.title), height),
+        divide_into_panels(residual_layers, "measured / law − 1", _RESIDUALS_HEIGHT),
         data=inline_data(rows),
     )
-    exponents = in_panels(exponent_layers, "exponent α (dashed: cross-entropy)", exponents_height, inline_data(laws))
+    exponents = divide_into_panels(
+        exponent_layers, "exponent α (dashed: cross-entropy)", exponents_height, inline_data(laws)
+    )
     params: list[Any] = [parameter.param for parameter in (chosen, metric, grid, k, axes, axis, selection)]
     params[-1] = alt.TopLevelSelectionParameter(**params[-1].to_dict(), views=[_SELECTION_VIEW])
     layout = {"panel_margin": _PANEL_MARGIN, "chart_gap": _CHART_GAP}  # page.js computes the heights anew

@@ -92,7 +92,7 @@ def render(
     lead = next((analysis for analysis in analyses if analysis.leads and analysis.report is not None), None)
     parts = [_analysis_values(analysis, leads=analysis is lead) for analysis in analyses]
     _drop_largest_links(parts)
-    return template("page.html").render(
+    return load_template("page.html").render(
         title=title or families_and_datasets(runs.frame),
         **_lead_values(lead),
         parts=parts,
@@ -114,8 +114,8 @@ def render(
     )
 
 
-def template(name: str) -> Template:
-    """Return a Jinja template of this folder. It escapes all values, and knows `made`: the version and the time."""
+def load_template(name: str) -> Template:
+    """Load a Jinja template of this folder. It escapes all values, and knows `made`: the version and the time."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,

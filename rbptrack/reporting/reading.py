@@ -26,7 +26,7 @@ from rbptrack.base.formatting import character_spans, counted
 from rbptrack.config.patterns import natural_key
 from rbptrack.facts import SAME_TOKENS_COLUMNS
 from rbptrack.ranks import DocumentCounts, FloatArray, IntArray, RankTable
-from rbptrack.reporting.page import compress_text, families_and_datasets, template
+from rbptrack.reporting.page import compress_text, families_and_datasets, load_template
 from rbptrack.stats.documents import combined_influences, neg_log_rbp
 from rbptrack.stats.laws import laws
 from rbptrack.stats.rounding import significant
@@ -151,7 +151,7 @@ def render_reading(
         raise BadInput("; ".join(notes) or "no measurement has ranks")
     data = {"sets": sets, "step": P_STEP, "k": _K}
     script = (Path(__file__).parent / "reading.js").read_text(encoding="utf-8")
-    page = template("reading.html").render(
+    page = load_template("reading.html").render(
         title=families_and_datasets(runs.frame),
         data=compress_text(json.dumps(data, ensure_ascii=False, separators=(",", ":"))),
         script=script,

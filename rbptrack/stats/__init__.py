@@ -45,17 +45,19 @@ from rbptrack.stats.forms import (
 )
 from rbptrack.stats.laws import (
     FLOOR,
+    MIN_MISSES,
     Law,
     fit,
     huber_alpha,
+    ks_with_enough_misses,
     law_in_k,
     laws,
     laws_by_metric,
     missing_interval_clause,
     why_no_interval,
     why_no_interval_in_k,
+    why_no_law_in_k,
 )
-from rbptrack.stats.misses import MIN_MISSES, ks_with_enough_misses
 from rbptrack.stats.rounding import all_equal, first_largest, first_smallest, significant
 
 __all__ = [
@@ -108,4 +110,5 @@ __all__ = [
     "significant",
     "why_no_interval",
     "why_no_interval_in_k",
+    "why_no_law_in_k",
 ]

@@ -29,7 +29,6 @@ from rbptrack.stats.documents import (
 )
 from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.lines import Lines, lines_through
-from rbptrack.stats.misses import ks_with_enough_misses
 
 FLOOR = "E+A*S**-alpha"
 """The law with a floor E: y approaches E, not 0, as S grows. `rbptrack.stats.forms` fits it."""
@@ -327,6 +326,28 @@ def _too_few_clause(sums: SumsLike) -> str:
     return f"{counted(_count_units(sums), unit)}, and at least {MIN_UNITS} are needed"
 
 
+MIN_MISSES = 10
+"""The fewest tokens with a rank above k that every model of a fit must have. With fewer, chance decides -ln RBP_k."""
+
+
+def ks_with_enough_misses(counts: Sequence[DocumentCounts]) -> list[int]:
+    """Return the k at which at least `MIN_MISSES` tokens of every model have a rank above k.
+
+    A k is left out if one of the counts does not hold it. Counts that hold only totals (metrics imported without ranks)
+    are not checked.
+
+    Args:
+        counts: the counts of each model, at least one.
+
+    """
+    ks = set(counts[0].ks)
+    for model_counts in counts:
+        misses = model_counts.tokens.sum() - model_counts.hits.sum(axis=0)
+        enough = misses >= (0 if only_totals(model_counts) else MIN_MISSES)
+        ks &= {k for k, is_enough in zip(model_counts.ks, enough, strict=True) if is_enough}
+    return sorted(ks)
+
+
 MIN_KS = 3
 """The fewest k through which a law in k is fitted."""
 
@@ -355,6 +376,14 @@ def law_in_k(counts: DocumentCounts, largest: int) -> tuple[Estimate, Law] | Non
     fitted = counts.select(ks)
     line = fit(np.array(ks), neg_log_rbp(fitted.sums.sum(axis=0)))
     return estimate(fitted, lambda sums: np.asarray(np.log(neg_log_rbp(sums)) @ line.alpha_weights)), line
+
+
+def why_no_law_in_k(largest: int) -> str:
+    """Return a clause that says why `law_in_k` found too few k. largest: the largest k that might have been used."""
+    return (
+        f"at nearly every k up to {largest}, RBP_k is unknown or 0, or fewer than {MIN_MISSES} tokens have a rank "
+        "above k"
+    )
 
 
 def why_no_interval_in_k(counts: DocumentCounts) -> str:

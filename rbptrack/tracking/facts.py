@@ -1,20 +1,24 @@
-"""Collect the facts of one measurement, and turn them into tags and params of its run."""
+"""Turn the facts of a measurement into tags and params of its run, and read them from runs as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 from omegaconf import OmegaConf
 
 from rbptrack.config.schema import CellConfig, DatasetConfig, Dtype, ModelConfig, SequenceRule, TrackingConfig
-from rbptrack.facts import Place, stored_texts
+from rbptrack.facts import DTYPE_BY_COLUMN, FACTS, Place, convert_columns, stored_texts
+from rbptrack.ranks import rbp_ks, rbp_name, se_name
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.tracking.names import Kind, Tag
 
-if TYPE_CHECKING:  # these modules import torch and transformers, which are loaded only to run a model
+if TYPE_CHECKING:  # the modules of rbptrack import torch and transformers, which are loaded only to run a model
+    from mlflow.entities import Run
+
     from rbptrack.corpus.sequences import Corpus
     from rbptrack.models.causal import CausalModel
 
@@ -171,3 +175,24 @@ def _describe_selection(dataset: DatasetConfig) -> str:
     if dataset.documents:
         parts.append(f"{dataset.documents} by {dataset.sampling.value}, seed {dataset.seed}")
     return ", ".join(parts)
+
+
+def runs_frame(runs: Iterable[Run]) -> pd.DataFrame:
+    """Return a frame with one row per run. Its columns are the facts, and each rbp_<k> with its standard error."""
+    frame = pd.DataFrame([_facts_and_metrics(run) for run in runs])
+    rbp_columns = []
+    for k in rbp_ks(set(frame.columns)):
+        rbp_columns += [name for name in (rbp_name(k), se_name(rbp_name(k))) if name in frame.columns]
+    frame = frame.reindex(columns=[*DTYPE_BY_COLUMN, *rbp_columns])
+    frame["started"] = pd.to_datetime(frame["started"], unit="ms", utc=True)
+    return convert_columns(frame)
+
+
+def _facts_and_metrics(run: Run) -> dict[str, Any]:
+    """Return the facts and the metrics of a run."""
+    row: dict[str, Any] = run.data.params | run.data.metrics
+    row |= {"run_id": run.info.run_id, "started": run.info.start_time}
+    for fact in FACTS:
+        if fact.place is Place.TAG:
+            row[fact.name] = run.data.tags.get(Tag.PREFIX + fact.name)
+    return row

@@ -28,6 +28,7 @@ from rbptrack.tracking import view
 from rbptrack.tracking.artifacts import Artifacts
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.experiment import Experiment
+from rbptrack.tracking.facts import runs_frame
 from rbptrack.tracking.models import find_or_create_logged_model
 from rbptrack.tracking.names import (
     COVERS_FILE,
@@ -40,7 +41,6 @@ from rbptrack.tracking.names import (
     Tag,
 )
 from rbptrack.tracking.record import Record, record_seal
-from rbptrack.tracking.rows import runs_frame
 from rbptrack.tracking.verify import Fault, find_faults
 from rbptrack.tracking.writer import RunWriter, describe_measurement, shorten_tag
 

@@ -12,7 +12,7 @@ from tests.conftest import RunCommand, RunProgram
 EXPORTER = '''
 from pathlib import Path
 from rbptrack.analysis import Runs
-from rbptrack.analysis.exporting import Exporter
+from rbptrack.analysis.plugin import Exporter
 
 class Lines(Exporter):
     """A line for each measurement."""
