@@ -9,8 +9,7 @@ for cross-entropy and for each RBP_k. If tokens grow with size, the two exponent
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
-from math import inf, nan
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -35,9 +34,9 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import facets
 from rbptrack.ranks import CE, HEADLINE_KS, FloatArray, metric_label, rbp_name
-from rbptrack.stats import all_equal, laws_by_metric, least_squares
+from rbptrack.stats import fit_form, laws_by_metric
 
-PARAMETERS = ("optimum", "size_exponent", "token_exponent", "E")
+POWERS = "A * S**-size_exponent + B * D**-token_exponent"
 GLOSSARY: Glossary = {
     "alpha": Term("exponent of the law in size over the checkpoints of one D", "α at D", ".4f"),
     "optimum": Term("a = beta / (alpha + beta); the best size for a compute C = 6 S D grows as C^a", "a", ".3f"),
@@ -51,7 +50,6 @@ GLOSSARY: Glossary = {
     "condition": (
         "condition number of (ln S, ln D): 1 if S and D are uncorrelated and spread equally; no law is fitted above 25"
     ),
-    "starts_agree": "whether the best fits from several starting points have the same exponents",
     "y": "CE in nats, or -ln RBP_k",
 }
 MAX_CONDITION = 25.0
@@ -136,8 +134,8 @@ def _fit_checkpoints(report: Report, keys: dict[str, str], rows: pd.DataFrame, y
     """Fit the law of one metric in size and tokens. y: CE or -ln RBP_k of each checkpoint, (rows,).
 
     Returns:
-        The columns of the table `law`. None, with a note in the report, if the checkpoints are too few, or if size and
-        tokens cannot be separated.
+        The columns of the table `law`. None, with a note in the report, if the checkpoints are too few, if size and
+        tokens cannot be separated, or if the best law does not fall with both.
 
     """
     s = rows["non_embedding_params"].to_numpy(np.float64)
@@ -158,7 +156,11 @@ def _fit_checkpoints(report: Report, keys: dict[str, str], rows: pd.DataFrame, y
             f"(condition number {condition:.3g}; at most {MAX_CONDITION:g} is allowed)."
         )
         return None
-    return fit_law(s, d, y) | {"checkpoints": len(y), "sizes": sizes, "condition": condition}
+    law = fit_law(s, d, y)
+    if law is None:
+        report.notes.append(f"{name}: no law in size and tokens, because the best one does not fall with both.")
+        return None
+    return law | {"checkpoints": len(y), "sizes": sizes, "condition": condition}
 
 
 def _draw(report: Report) -> None:
@@ -186,8 +188,8 @@ def design_condition(s: FloatArray, d: FloatArray) -> float:
     return float(largest / smallest) if smallest > 1e-9 * largest else inf
 
 
-def fit_law(s: FloatArray, d: FloatArray, y: FloatArray) -> dict[str, Any]:
-    """Fit y = E + A S^-alpha + B D^-beta by least squares of ln y, with lmfit from several starting points.
+def fit_law(s: FloatArray, d: FloatArray, y: FloatArray) -> dict[str, float] | None:
+    """Fit y = E + A S^-alpha + B D^-beta with E >= 0 by least squares of ln y.
 
     Args:
         s: sizes S, (n,), with at least 3 different values.
@@ -195,51 +197,26 @@ def fit_law(s: FloatArray, d: FloatArray, y: FloatArray) -> dict[str, Any]:
         y: positive values, (n,), at least 8.
 
     Returns:
-        The keys optimum, size_exponent, token_exponent, E, R2 and starts_agree.
+        The keys optimum, size_exponent, token_exponent, E and R2. None if the best law does not fall with both size and
+        tokens.
 
     """
-    x = np.log(s) - np.log(s).mean()
-    t = np.log(d) - np.log(d).mean()
-    ln_y = np.log(y)
-
-    def residual(parameters: Any) -> FloatArray:
-        v = parameters.valuesdict()
-        law_y = v["E"] + np.exp(v["ln_a"] - v["size_exponent"] * x) + np.exp(v["ln_b"] - v["token_exponent"] * t)
-        return np.asarray(ln_y - np.log(law_y))
-
-    _, results = least_squares(residual, _starting_points(y))
-    best = results[0]
-    near_best = [result for result in results if result.chisqr <= best.chisqr * 1.004 + 1e-12]
-    exponents = []
-    for result in near_best:
-        exponents.append([result.params["size_exponent"].value, result.params["token_exponent"].value])
-    law: dict[str, Any] = {name: float(best.params[name].value) for name in PARAMETERS}
-    total = float(((ln_y - ln_y.mean()) ** 2).sum())
-    law["R2"] = nan if all_equal(y) else 1 - float(best.chisqr) / total
-    law["starts_agree"] = len(near_best) > 1 and bool(np.ptp(exponents, axis=0).max() < 0.02)
-    return law
-
-
-def _starting_points(y: FloatArray) -> Iterator[Any]:
-    """Yield starting points for a fit, as parameters of lmfit.
-
-    E starts at a share of the smallest y. The two power terms start with half of the rest of the mean y each.
-    """
-    import lmfit
-
-    smallest = float(y.min())
-    typical = float(np.exp(np.log(y).mean()))
-    for share, alpha, beta in product((0.05, 0.4, 0.8), (0.15, 0.5), (0.15, 0.5)):
-        half_of_rest = np.log(max(typical - share * smallest, 0.05 * smallest) / 2)
-        start = lmfit.Parameters()
-        start.add("E", value=share * smallest, min=0, max=smallest)
-        start.add("ln_a", value=half_of_rest)
-        start.add("ln_b", value=half_of_rest)
-        start.add("sum", value=alpha + beta, min=1e-3, max=10)
-        start.add("optimum", value=beta / (alpha + beta), min=1e-3, max=1 - 1e-3)
-        start.add("size_exponent", expr="sum * (1 - optimum)")
-        start.add("token_exponent", expr="sum * optimum")
-        yield start
+    fitted = fit_form(f"E + {POWERS}", s, y, d, with_intervals=False)
+    e = fitted.parameters["E"].value
+    if e < 0:
+        fitted = fit_form(POWERS, s, y, d, with_intervals=False)
+        e = 0.0
+    alpha = fitted.parameters["size_exponent"].value
+    beta = fitted.parameters["token_exponent"].value
+    if min(alpha, beta) <= 0:
+        return None
+    return {
+        "optimum": beta / (alpha + beta),
+        "size_exponent": alpha,
+        "token_exponent": beta,
+        "E": e,
+        "R2": fitted.r2,
+    }
 
 
 def _comparable_checkpoints(frame: pd.DataFrame) -> tuple[list[tuple[str, str, pd.DataFrame]], list[str]]:

@@ -555,10 +555,11 @@ def training(rng: np.random.Generator, cell: Settings) -> Outcomes:
         noise[:, i] = cell["ar"] * noise[:, i - 1] + np.sqrt(1 - cell["ar"] ** 2) * noise[:, i]
     y = (1.7 + 400 * s**-0.34 + 410 * d**-0.28) * np.exp(cell["tau"] * noise.ravel())
     law = fit_law(s, d, y)
+    if law is None:
+        return {}
     return {
         "error: a of the best size, which grows as C^a (a = 0.45)": law["optimum"] - 0.28 / (0.34 + 0.28),
         "error: exponent in size of the law in size and tokens (0.34)": law["size_exponent"] - 0.34,
-        "share: fits from several starts agree": law["starts_agree"],
     }
 
 

@@ -40,7 +40,6 @@ from rbptrack.stats.forms import (
     fit_floor,
     fit_form,
     has_floor,
-    least_squares,
     power_law_aicc,
 )
 from rbptrack.stats.laws import (
@@ -95,7 +94,6 @@ __all__ = [
     "law_in_k",
     "laws",
     "laws_by_metric",
-    "least_squares",
     "mean_over_datasets",
     "mean_over_families",
     "missing_interval_clause",

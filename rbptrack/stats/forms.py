@@ -44,9 +44,10 @@ _ARITHMETIC = (
 _MAX_CHARACTERS = 500  # of a user-defined form
 # The evaluations of a fit with its profiles; they take about 10 s. A limit in seconds would depend on the machine.
 _MAX_EVALUATIONS = 200_000
-_POINTS = 256  # the number of points that the starting points are chosen from
+_POINTS = 1024  # the number of points that the starting points are chosen from
 _STARTS = 6  # the number of starting points of a fit
-_DECADES = (-3.0, 4.0)  # log10 of the smallest and the largest starting value of a parameter
+_DECADES = (-3.0, 16.0)  # log10 of the smallest and the largest starting value of a parameter, for example of a size
+_EXPONENT_DECADES = (-2.0, 0.5)  # the same for the absolute value of a parameter in an exponent
 _NOT_POSITIVE = 1e3  # the residual that stands for a value of a form that is not above 0
 
 _STEP = 1.15  # ratio of neighbouring starting values of E above the smallest y
@@ -54,7 +55,11 @@ _FLOOR_STARTS = 2  # the number of values of E above 0 that a fit starts from
 _MIN_LN_RATIO = 1e-3  # of a point on a starting line: the smallest ln y - ln E. Rounding errors dominate nearer points
 _TINY = 1e-300  # stands for E = 0 under the logarithm
 
-Residual = Callable[[Mapping[str, float]], FloatArray]
+Form = Callable[[Mapping[str, Any]], FloatArray]
+"""A function of the values of the parameters, which are numbers or arrays (points, 1).
+
+It returns y at each size, (m,) or (points, m). y is NaN where the form has no real and finite value.
+"""
 
 
 @dataclass(frozen=True)
@@ -133,16 +138,12 @@ def power_law_aicc(s: FloatArray, y: FloatArray) -> float:
     return aicc(float(residuals @ residuals), len(s), 3)
 
 
-def least_squares(residual: Callable[[Any], FloatArray], starts: Iterable[Any]) -> tuple[Any, list[Any]]:
-    """Fit by lmfit's least squares from several starting points.
+def _least_squares(residual: Callable[[Any], FloatArray], starts: Iterable[Any]) -> tuple[Any, Any]:
+    """Fit by lmfit's least squares from several starting points. Return the minimizer and the result of the best fit.
 
     Args:
         residual: a function that takes lmfit's Parameters and returns the residuals, (n,).
         starts: the starting points, as lmfit's Parameters.
-
-    Returns:
-        The minimizer of the best fit, and the results of the fits from all starting points. The best is first, the
-        others follow in the order of `starts`.
 
     """
     import lmfit  # imported only if a form is fitted, because the import takes 0.5 s
@@ -152,8 +153,7 @@ def least_squares(residual: Callable[[Any], FloatArray], starts: Iterable[Any]) 
         minimizer = lmfit.Minimizer(residual, start)
         with np.errstate(all="ignore"):
             fits.append((minimizer, minimizer.minimize(method="leastsq")))
-    best = fits.pop(first_smallest([max(float(result.chisqr), EXACT) for _, result in fits]))
-    return best[0], [best[1], *(result for _, result in fits)]
+    return fits[first_smallest([max(float(result.chisqr), EXACT) for _, result in fits])]
 
 
 def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, with_interval: bool = True) -> FormFit:
@@ -178,7 +178,7 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, with_interva
         ln_floor = log(max(values["E"], _TINY))
         return np.asarray(np.logaddexp(ln_floor, values["ln_a"] - values["alpha"] * x) - ln_y)
 
-    _, [best, *_] = least_squares(residual, _floor_starts(x, ln_y))
+    _, best = _least_squares(residual, _floor_starts(x, ln_y))
     values = best.params.valuesdict()
     e, alpha, squares = values["E"], values["alpha"], float(best.chisqr)
     if alpha * np.ptp(x) < -sqrt(EXACT):
@@ -191,7 +191,7 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, with_interva
             """Return by how much the smallest sum of squares with this E exceeds the limit of the interval."""
             start = _floor_parameters(floor, values["ln_a"], -alpha)
             start["E"].vary = False
-            _, [fitted] = least_squares(residual, [start])
+            _, fitted = _least_squares(residual, [start])
             return float(fitted.chisqr) - limit
 
         low, high = _crossings(excess, e, step=0.05 * float(y.min()), largest=1e3 * float(y.max()))
@@ -335,8 +335,7 @@ def fit_form(
 
     Args:
         text: an expression in S and D (training tokens). Every other name, except pi, is a parameter. A form has at
-            most m - 2 parameters; E + A S^-alpha needs at least `MIN_SIZES` sizes. The starting values of a parameter
-            lie between 1e-3 and 1e4.
+            most m - 2 parameters; E + A S^-alpha needs at least `MIN_SIZES` sizes.
         s: sizes S, (m,).
         y: positive values, (m,).
         d: training tokens D, (m,); None if they are unknown.
@@ -358,9 +357,10 @@ def fit_form(
     if len(y) < min_sizes:
         raise _refused(text, f"{len(names)} parameters need at least {min_sizes} sizes; there are {len(y)}")
     ln_y = np.log(y)
-    residual = _residual(text, {"S": np.asarray(s, dtype=np.float64), "D": d}, ln_y)
+    form = _parse_form(text, {"S": np.asarray(s, dtype=np.float64), "D": d})
     try:
-        minimizer, [best, *_] = least_squares(lambda p: residual(p.valuesdict()), _starts(residual, names))
+        starts = _starts(form, text, names, y)
+        minimizer, best = _least_squares(lambda p: _residuals(form(p.valuesdict()), ln_y), starts)
         if np.abs(best.residual).max() >= _NOT_POSITIVE:
             raise _refused(text, "the fit does not converge from any starting point")
     except TimeoutError as error:
@@ -372,21 +372,18 @@ def fit_form(
     values = {name: parameter.value for name, parameter in parameters.items()}
 
     def curve(s: FloatArray, d: FloatArray | None = None) -> FloatArray:
-        ln = _residual(text, {"S": s, "D": d}, np.zeros(len(s)))(values)
-        return np.where(np.abs(ln) < _NOT_POSITIVE, np.exp(ln), nan)
+        y = _parse_form(text, {"S": s, "D": d})(values)
+        return np.where(y > 0, y, nan)
 
     return FormFit(text, parameters, float(best.chisqr), ln_y, curve)
 
 
-def _residual(text: str, variables: Mapping[str, FloatArray | None], ln_y: FloatArray) -> Residual:
-    """Return a function that takes the values of the parameters and returns the residuals ln(form) - ln y, (m,).
-
-    The function raises TimeoutError after `_MAX_EVALUATIONS` calls.
+def _parse_form(text: str, variables: Mapping[str, FloatArray | None]) -> Form:
+    """Return the function that computes a form. It raises TimeoutError after `_MAX_EVALUATIONS` calls.
 
     Args:
         text: the expression.
         variables: the values of S and D, (m,) each; None if unknown.
-        ln_y: logarithms of the measured values, (m,).
 
     """
     from asteval import Interpreter
@@ -396,36 +393,130 @@ def _residual(text: str, variables: Mapping[str, FloatArray | None], ln_y: Float
     interpreter.symtable.update(variables)
     expression = interpreter.parse(text.strip())
 
-    def residual(parameters: Mapping[str, float]) -> FloatArray:
+    def form(parameters: Mapping[str, Any]) -> FloatArray:
         if next(evaluations) > _MAX_EVALUATIONS:
             raise TimeoutError
         interpreter.symtable.update(parameters)
         with np.errstate(all="ignore"):
-            form = interpreter.run(expression, with_raise=False)  # None after an error
+            y = interpreter.run(expression, with_raise=False)  # None after an error
             interpreter.error.clear()
-            if np.iscomplexobj(form):
-                form = np.where(np.imag(form) == 0, np.real(form), nan)
-            residuals = np.log(np.asarray(form, dtype=np.float64)) - ln_y
-        return np.asarray(np.nan_to_num(residuals, nan=_NOT_POSITIVE, posinf=_NOT_POSITIVE, neginf=-_NOT_POSITIVE))
+            if np.iscomplexobj(y):
+                y = np.where(np.imag(y) == 0, np.real(y), nan)
+            y = np.asarray(y, dtype=np.float64)
+        return np.where(np.isfinite(y), y, nan)
 
-    return residual
+    return form
 
 
-def _starts(residual: Residual, names: list[str]) -> list[Any]:
-    """Return starting points as lmfit's Parameters: the best `_STARTS` of many points between 1e-3 and 1e4."""
+def _residuals(y: FloatArray, ln_y: FloatArray) -> FloatArray:
+    """Return the residuals of a form, ln(form) - ln(measured). They are `_NOT_POSITIVE` where the form is not positive.
+
+    Args:
+        y: the values of the form, (..., m).
+        ln_y: logarithms of the measured values, (m,).
+
+    """
+    with np.errstate(all="ignore"):
+        return np.asarray(np.nan_to_num(np.log(y) - ln_y, nan=_NOT_POSITIVE, neginf=-_NOT_POSITIVE))
+
+
+def _starts(form: Form, text: str, names: Sequence[str], y: FloatArray) -> list[Any]:
+    """Return starting points as lmfit's Parameters: the best `_STARTS` of many points.
+
+    The points cover the possible values of the parameters that the form is not linear in. The other parameters follow
+    from them by linear least squares.
+
+    Args:
+        form: the function that computes the form.
+        text: the expression.
+        names: the parameters.
+        y: the measured values, (m,).
+
+    """
     import lmfit
 
-    shares = scipy.stats.qmc.Sobol(len(names), scramble=False).fast_forward(1).random(_POINTS - 1)
-    points = 10 ** (_DECADES[0] + shares * (_DECADES[1] - _DECADES[0]))
-    starts = [dict(zip(names, point.tolist(), strict=True)) for point in points]
-    starts.sort(key=lambda start: float(f"{np.sum(residual(start) ** 2):.6g}"))
-    best_starts = []
-    for start in starts[:_STARTS]:
+    expression = ast.parse(text.strip(), mode="eval").body
+    linear: list[str] = []
+    for name in names:
+        if _is_linear(expression, {*linear, name}):
+            linear.append(name)
+    nonlinear = [name for name in names if name not in linear]
+    powers = [node for node in ast.walk(expression) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)]
+    in_exponent = set().union(*(_names_in(power.right) for power in powers))
+    shares = np.zeros((1, 0))
+    if nonlinear:
+        shares = scipy.stats.qmc.Sobol(len(nonlinear), scramble=False).fast_forward(1).random(_POINTS - 1)
+    points: dict[str, FloatArray] = {}
+    for name, share in zip(nonlinear, shares.T[:, :, None], strict=True):
+        if name in in_exponent:  # half of the values are negative
+            low, high = _EXPONENT_DECADES
+            points[name] = np.sign(share - 0.5) * 10 ** (low + np.abs(2 * share - 1) * (high - low))
+        else:
+            low, high = _DECADES
+            points[name] = 10 ** (low + share * (high - low))
+    points |= _solve_linear(form, points, linear, y, len(shares))
+    squares = (_residuals(form(points), np.log(y)) ** 2).sum(axis=-1)
+    # Rounded sums give the same order on every processor.
+    rounded = [float(f"{value:.6g}") for value in np.broadcast_to(squares, len(shares))]
+    starts = []
+    for i in np.argsort(rounded, kind="stable")[:_STARTS]:
         parameters = lmfit.Parameters()
-        for name, value in start.items():
-            parameters.add(name, value)
-        best_starts.append(parameters)
-    return best_starts
+        for name in names:
+            parameters.add(name, float(points[name][i, 0]))
+        starts.append(parameters)
+    return starts
+
+
+def _solve_linear(
+    form: Form, points: Mapping[str, FloatArray], linear: Sequence[str], y: FloatArray, count: int
+) -> dict[str, FloatArray]:
+    """Return the values of the parameters that a form is linear in, with the least squares of form / y - 1.
+
+    Args:
+        form: the function that computes the form.
+        points: values of the other parameters by name, (points, 1) each.
+        linear: the parameters that the form is linear in.
+        y: the measured values, (m,).
+        count: the number of points.
+
+    Returns:
+        The values by name, (points, 1) each.
+
+    """
+    if not linear:
+        return {}
+    zeros = dict.fromkeys(linear, 0.0)
+    constant = form({**points, **zeros})
+    columns = [form({**points, **zeros, name: 1.0}) - constant for name in linear]
+    design = np.stack([np.broadcast_to(column / y, (count, len(y))) for column in columns], axis=-1)
+    target = np.broadcast_to(1 - constant / y, (count, len(y)))
+    is_finite = np.asarray(np.isfinite(design).all(axis=(1, 2)) & np.isfinite(target).all(axis=1))
+    design = np.where(is_finite[:, None, None], design, 0.0)
+    norm = np.sqrt((design**2).sum(axis=1, keepdims=True))  # columns may differ by many orders of magnitude
+    norm[norm == 0] = 1.0
+    solution = np.linalg.pinv(design / norm) @ np.where(is_finite[:, None], target, 0.0)[..., None]
+    return {name: solution[:, i] / norm[:, :, i] for i, name in enumerate(linear)}
+
+
+def _is_linear(node: ast.AST, names: set[str]) -> bool:
+    """Return whether an expression is a linear function of several names taken together, apart from a constant."""
+    if names.isdisjoint(_names_in(node)) or isinstance(node, ast.Name):
+        return True
+    if isinstance(node, ast.UnaryOp):
+        return _is_linear(node.operand, names)
+    if not isinstance(node, ast.BinOp) or isinstance(node.op, ast.Pow):
+        return False
+    if not (_is_linear(node.left, names) and _is_linear(node.right, names)):
+        return False
+    left_is_constant = names.isdisjoint(_names_in(node.left))
+    right_is_constant = names.isdisjoint(_names_in(node.right))
+    if isinstance(node.op, ast.Mult):
+        return left_is_constant or right_is_constant
+    return right_is_constant or not isinstance(node.op, ast.Div)
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
 
 
 def profiles(

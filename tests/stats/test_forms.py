@@ -142,6 +142,26 @@ def test_fit_form_fits_law_in_sizes_and_training_tokens() -> None:
     assert list(fitted.parameters) == ["E", "A", "a", "B", "b"]
 
 
+LAWS = {  # a true y by the form that should find it; N are sizes, T training tokens
+    "E+A*S**-alpha+B*D**-beta": lambda n, t: 1.7 + 400 * n**-0.34 + 410 * t**-0.28,
+    "E+A*S**a+B*D**b": lambda n, t: 1.7 + 400 * n**-0.34 + 410 * t**-0.28,
+    "(S0/S)**a": lambda n, t: (8.8e13 / n) ** 0.076,
+    "A*S**-a*(1+(S/C)**b)**-c": lambda n, t: 20 * n**-0.1 * (1 + n / 1e8) ** -0.1,
+    "exp(a-b*log(S))+E0": lambda n, t: 1.7 + 400 * n**-0.34,
+    "A-B*log(S)": lambda n, t: 6 - 0.2 * np.log(n),
+}
+
+
+@pytest.mark.parametrize("text", list(LAWS))
+def test_fit_form_fits_at_least_as_well_as_the_true_law(text: str) -> None:
+    s = np.repeat(np.geomspace(1e6, 1e10, 8), 4)
+    d = np.tile(np.geomspace(1e9, 1e11, 4), 8)
+    truth = LAWS[text](s, d)
+    noise = np.random.default_rng(0).normal(0, 0.005, len(s))
+    fitted = forms.fit_form(text, s, truth * np.exp(noise), d, with_intervals=False)
+    assert fitted.squares <= noise @ noise * (1 + 1e-6)
+
+
 def test_fit_form_of_power_law_is_least_squares_of_logarithms() -> None:
     s, y = points_with_floor(0.3)
     fitted = forms.fit_form("A*S**-alpha", s, y)
