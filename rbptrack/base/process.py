@@ -23,7 +23,7 @@ _DEFAULT_HANDLERS: dict[int, Any] = {
     signal.SIGHUP: signal.SIG_DFL,
 }
 
-_OBJECTS_BETWEEN_SEARCHES = 50_000  # Python's own number is 700
+_OBJECTS_BETWEEN_SEARCHES = 50_000  # Python's own number is at most 2,000
 
 _signal_exceptions: list[BaseException] = []  # those that signals have raised, in order
 

@@ -126,7 +126,7 @@ class DatasetConfig:
     chat: bool = False  # render the fields with the model's chat template and score the last field, the answer
     id_field: str = ""  # field that holds a document's id
     group: str = ""  # field that holds a document's group (a site, a book); intervals are then computed over groups
-    head: int = 0  # read only the first rows; 0: all
+    head: int = 0  # number of rows to read, from the beginning; 0: all
     where: dict[str, str] = field(default_factory=dict)  # keep rows with these values of fields, nested: `meta.name`
     longer_than: int = 0  # keep documents with more characters than this
     documents: int = 0  # number of documents to draw; 0: all

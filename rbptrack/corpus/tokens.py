@@ -147,15 +147,14 @@ def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
     The tokens of an empty text are the special tokens that begin every text and those that end it. Two short texts show
     how many of them begin it.
     """
-    special, *texts = (_call_tokenizer(tokenizer, text)["input_ids"] for text in ("", *_SHORT_TEXTS))
-    prefix_length = 0
-    for length in range(1, len(special) + 1):
-        suffix_length = len(special) - length
-        begin = [ids[:length] for ids in texts]
-        end = [ids[len(ids) - suffix_length :] for ids in texts]
-        if all(ids == special[:length] for ids in begin) and all(ids == special[length:] for ids in end):
-            prefix_length = length
-    return np.array(special[:prefix_length], dtype=np.int32)
+    special_ids, *ids_of_texts = (_call_tokenizer(tokenizer, text)["input_ids"] for text in ("", *_SHORT_TEXTS))
+    longest_prefix: list[int] = []
+    for length in range(1, len(special_ids) + 1):
+        prefix = special_ids[:length]
+        suffix = special_ids[length:]
+        if all(ids[:length] == prefix and ids[len(ids) - len(suffix) :] == suffix for ids in ids_of_texts):
+            longest_prefix = prefix
+    return np.array(longest_prefix, dtype=np.int32)
 
 
 def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:

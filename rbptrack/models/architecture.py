@@ -155,8 +155,8 @@ def _silence_transformers(*, downloads: bool) -> None:
 
 def text_config(config: Any) -> Any:
     """Return the part of a transformers config that describes the text decoder. For a text model, return all of it."""
-    inner = config.get_text_config(decoder=True)
-    return config if type(inner) is type(config) else inner
+    text_part = config.get_text_config(decoder=True)
+    return config if type(text_part) is type(config) else text_part
 
 
 def vocab_size(config: Any) -> int:

@@ -280,8 +280,8 @@ def _make_causal_model(module: Any, backbone: Backbone, head: Head) -> CausalMod
     counts = count_module_parameters(countable)
     is_eager = module.config._attn_implementation == "eager"
     heads = {part.get_output_embeddings() for part in _language_models(countable)}
-    inner = [part for part in countable.modules() if not isinstance(part, nn.Embedding) and part not in heads]
-    weights = [weight for part in inner for weight in part.parameters(recurse=False) if weight.ndim]
+    layers = [part for part in countable.modules() if not isinstance(part, nn.Embedding) and part not in heads]
+    weights = [weight for layer in layers for weight in layer.parameters(recurse=False) if weight.ndim]
     return CausalModel(
         backbone=backbone,
         head=head,

@@ -141,10 +141,9 @@ def check_stored_types(pinned: Pinned, module: Any, name: str) -> None:
     if pinned.gguf or getattr(module.config, "quantization_config", None):
         return
     buffer_names = {key.rpartition(".")[2] for key, _ in module.named_buffers()}
-    not_floats = [key for key, kind in _stored_types(pinned) if not kind.startswith(_FLOAT_TYPES)]
-    weights = [
-        key for key in not_floats if key.rpartition(".")[2] not in buffer_names and not _NOT_A_WEIGHT.search(key)
-    ]
+    not_floats = [key for key, stored_type in _stored_types(pinned) if not stored_type.startswith(_FLOAT_TYPES)]
+    possible_weights = [key for key in not_floats if not _NOT_A_WEIGHT.search(key)]
+    weights = [key for key in possible_weights if key.rpartition(".")[2] not in buffer_names]
     if weights:
         raise BadInput(
             f"the checkpoint of {name} holds weights as integers, booleans, numbers of 8 bits or complex numbers, but "
@@ -173,8 +172,8 @@ def check_gguf_tokens(name: str, pinned: Pinned, tokenizer: PreTrainedTokenizerB
     path = local_file(pinned, pinned.gguf)
     gguf_tokenizer = load_gguf(str(path), return_tensors=False)["tokenizer"] if path else {}
     tokens = list(gguf_tokenizer.get("tokens", ()))
-    kinds = list(gguf_tokenizer.get("token_type", ())) or [_ORDINARY_TOKEN] * len(tokens)
-    ordinary_ids = [token_id for token_id, kind in enumerate(kinds) if kind == _ORDINARY_TOKEN]
+    token_types = list(gguf_tokenizer.get("token_type", ())) or [_ORDINARY_TOKEN] * len(tokens)
+    ordinary_ids = [token_id for token_id, token_type in enumerate(token_types) if token_type == _ORDINARY_TOKEN]
     token_by_id = {token_id: token.replace("▁", " ") for token, token_id in tokenizer.get_vocab().items()}
     renamed = sum(token_by_id.get(token_id) != tokens[token_id].replace("▁", " ") for token_id in ordinary_ids)
     if renamed > _MAX_RENAMED_SHARE * len(ordinary_ids):

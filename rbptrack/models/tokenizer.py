@@ -159,8 +159,12 @@ def check_tokenizer(tokenizer: Any) -> None:
                 f"tokenizer.backend_tokenizer.model.{name} = None"
             )
     file = _origin_file(tokenizer, _TOKENIZER_FILE)
-    if file is None:
-        return
+    if file is not None:
+        _check_rules_of_file(tokenizer, file)
+
+
+def _check_rules_of_file(tokenizer: PreTrainedTokenizerBase, file: Path) -> None:
+    """Raise BadInput if a user's tokenizer has the vocabulary of its tokenizer.json, but not the rules of its files."""
     file_tokenizer = _read_tokenizer_file(file)
     if file_tokenizer.get_vocab() != tokenizer.get_vocab():
         return
@@ -374,12 +378,12 @@ def _add_border_tokens(pinned: Pinned, config: dict[str, Any], tokenizer: PreTra
 def _find_border_ids(backend: Tokenizer) -> tuple[list[int], list[int]]:
     """Return the ids of the special tokens that a tokenizer adds at the beginning and at the end of a text."""
     for text in ("a", "1", ".", "一"):  # a tokenizer may not know each of these characters
-        plain = backend.encode(text, add_special_tokens=False).ids
-        whole = backend.encode(text).ids
-        for begin in range(len(whole)):
-            end = begin + len(plain)
-            if plain and whole[begin:end] == plain:
-                return whole[:begin], whole[end:]
+        text_ids = backend.encode(text, add_special_tokens=False).ids
+        ids = backend.encode(text).ids
+        for begin in range(len(ids)):
+            end = begin + len(text_ids)
+            if text_ids and ids[begin:end] == text_ids:
+                return ids[:begin], ids[end:]
     return [], []
 
 
