@@ -47,11 +47,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary file that replaces `path` when the block ends.
 
     If the block raises an exception, the temporary file is deleted and `path` stays as it is. Otherwise the new file is
-    on the disk when the block ends. It keeps the mode of the file that it replaces.
-
-    Raises:
-        BadInput: `path` is a link, a folder or a device, or no file can be created in its folder.
-
+    on the disk when the block ends, with the mode of the file that it replaces. Raises BadInput if `path` is a link, a
+    folder or a device, or if no file can be created in its folder.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise BadInput(f"{path} is {describe_kind(path)}: only a file can be replaced. Give another name")

@@ -29,9 +29,7 @@ _MAX_THREADS = 1024  # more threads do not help, and operating systems may refus
 def check(config: Config) -> None:
     """Check the values of a config. Their types must be right already.
 
-    Raises:
-        BadInput: a value is outside its range, two values contradict each other, or a key names a secret.
-
+    Raises BadInput if a value is outside its range, two values contradict each other, or a key names a secret.
     """
     refuse_secrets(asdict(config))
     _check_model(config.model, "model")
@@ -51,9 +49,7 @@ def check(config: Config) -> None:
 def check_store(uri: str, experiment: str) -> None:
     """Check the address of a tracking store and the name of its experiment.
 
-    Raises:
-        BadInput: the address is not a text or contains a password, or the name is not valid.
-
+    Raises BadInput if the address is not a text or contains a password, or the name is not valid.
     """
     if not isinstance(uri, str):
         raise BadInput(f"tracking.uri must be a text; got {str(uri)[:60]!r}")
@@ -63,15 +59,9 @@ def check_store(uri: str, experiment: str) -> None:
 
 
 def check_name(key: str, name: str) -> None:
-    """Check a name that is used in the store and in paths, such as the name of a family, dataset or sweep.
+    """Check a name that is used in the store and in paths. `key` is its configuration key, such as `model.family`.
 
-    Args:
-        key: the configuration key, for the error message, such as `model.family`.
-        name: the name.
-
-    Raises:
-        BadInput: the name is not a text, is empty, is longer than 200 characters, or contains control characters.
-
+    Raises BadInput if the name is not a text, is empty, is longer than 200 characters, or contains control characters.
     """
     if not isinstance(name, str):
         raise BadInput(f"{key} must be a text; got {str(name)[:60]!r}")

@@ -144,14 +144,7 @@ def _matches_path(name: str, pattern: str) -> bool:
 
 
 def no_match_error(group: str, element: str, names: Sequence[str]) -> BadInput:
-    """Return the error for a name or pattern that matches nothing. It suggests similar names.
-
-    Args:
-        group: the group of configs, such as `model`.
-        element: the name or pattern.
-        names: all names that exist.
-
-    """
+    """Return the error for a name or pattern that matches none of the names of a group. It suggests similar names."""
     known_sizes = sizes_by_family(names)
     family, _, size = element.removeprefix("!").partition("/")
     if family in known_sizes and size:

@@ -77,11 +77,8 @@ def family_and_size(repo: str, path: str) -> tuple[str, str]:
 def published_names() -> dict[str, tuple[str, str]]:
     """Return family and size of each repository that a config names.
 
-    The key is the last part of the repository's name in lower case, such as `pythia-70m`.
-
-    Raises:
-        BadInput: a config cannot be read.
-
+    The key is the last part of the repository's name in lower case, such as `pythia-70m`. Raises BadInput if a config
+    cannot be read.
     """
     names = {}
     for folder in config_folders():
@@ -98,9 +95,7 @@ def published_names() -> dict[str, tuple[str, str]]:
 def training_steps(steps: str) -> list[int]:
     """Return the training steps that a text lists, such as `0,1,2,1000:143000:1000` (first:last:by).
 
-    Raises:
-        BadInput: the text has another form, or a range has more than a million steps.
-
+    Raises BadInput if the text has another form, or a range has more than a million steps.
     """
     numbers: list[int] = []
     for part in filter(None, steps.split(",")):

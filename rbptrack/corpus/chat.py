@@ -38,14 +38,7 @@ class Conversation:
 def find_chat_template(file: str, tokenizer: PreTrainedTokenizerBase, model: str) -> str:
     """Return the chat template that a file contains, or the tokenizer's own template if `file` is empty.
 
-    Args:
-        file: path of a file with a Jinja template, or an empty string.
-        tokenizer: the model's tokenizer.
-        model: the model's name, for the error message.
-
-    Raises:
-        BadInput: the file cannot be read, or the tokenizer has no template.
-
+    Raises BadInput if the file cannot be read, or if the tokenizer has no template. The message names the model.
     """
     if file:
         return read_small(user_path(file), "model.chat_template")
@@ -67,11 +60,7 @@ def render_conversation(
     The last field is the assistant's answer. The fields before it, joined with `separator`, are the user's prompt. To
     find the answer, the template is also rendered with a mark in its place: the text before and after the mark must be
     the text before and after the answer. The template may strip spaces around the answer, but may not change it
-    otherwise.
-
-    Raises:
-        BadInput: the template fails, leaves the answer out, or changes it.
-
+    otherwise. Raises BadInput if the template fails, leaves the answer out, or changes it.
     """
     *prompt_fields, answer = document.fields
     prompt = separator.join(prompt_fields)

@@ -129,9 +129,7 @@ def _document_table(documents: Sequence[Document]) -> pa.Table:
 def find_only_split(config: DatasetConfig, pinned: Pinned) -> str:
     """Return the name of a dataset's only split.
 
-    Raises:
-        BadInput: the dataset cannot be read, or has several splits.
-
+    Raises BadInput if the dataset cannot be read, or has several splits.
     """
     import datasets
 
@@ -362,9 +360,7 @@ def _passes_filters(config: DatasetConfig, row: Row) -> bool:
 def _field_value(row: Row, key: str) -> object:
     """Return the value of a field, or of a part of a field (`meta.site`). Return None if the row does not have it.
 
-    Raises:
-        BadInput: the key names a part of a field that is not an object.
-
+    Raises BadInput if the key names a part of a field that is not an object.
     """
     value: Any = row
     parent: list[str] = []

@@ -112,11 +112,7 @@ def _json_rows(data: IO[bytes]) -> Iterator[Row]:
 def _rows_of_one_value(beginning: str, data: IO[bytes], number: int) -> Iterator[Row]:
     """Yield the rows of a JSON file that holds one array or one object.
 
-    Args:
-        beginning: the text that was already read.
-        data: the open file, after this text.
-        number: the number of the last line that was read, from 1.
-
+    `beginning` is the text that was already read, up to the end of line `number`. `data` is the rest of the file.
     """
     try:
         value = json.loads(beginning + data.read().decode())

@@ -121,13 +121,9 @@ class Corpus(Tokens):
         return pd.DataFrame({name: values[chosen] for name, values in columns.items()})
 
     def token_texts(self, tokenizer: PreTrainedTokenizerBase, further_ids: Iterable[int] = ()) -> dict[int, str]:
-        """Return the text of each token that occurs in the corpus, by id.
+        """Return the text of each token that occurs in the corpus, and of the tokens `further_ids`, by id.
 
-        Args:
-            tokenizer: the model's tokenizer.
-            further_ids: ids of other tokens whose texts are returned, too. Ids that the tokenizer does not know are
-                left out.
-
+        Further ids that the tokenizer does not know are left out.
         """
         known = [token for token in further_ids if token < len(tokenizer)]
         ids = np.union1d(self.token, np.array(known, np.int64)).tolist()
@@ -195,11 +191,7 @@ def _append_end_of_text(tokens: Tokens, token_id: int | None) -> Tokens:
 def _cut_sequences(lengths: IntArray, config: DatasetConfig, prefix_length: int) -> tuple[IntArray, IntArray, IntArray]:
     """Return the attributes `start`, `stop` and `first` of a Corpus, for each sequence that has a target.
 
-    Args:
-        lengths: number of tokens of each document, (documents,).
-        config: the dataset's configuration, with its sequence rule.
-        prefix_length: the number of special tokens before each sequence that begins inside a document.
-
+    `lengths` are the numbers of tokens of the documents, (documents,).
     """
     spans: list[tuple[int, int, int]] = []
     total = int(lengths.sum())

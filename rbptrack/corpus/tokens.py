@@ -119,10 +119,7 @@ def _check_tokens_are_known(tokens: Tokens, tokenizer: PreTrainedTokenizerBase) 
 def _check_texts_are_covered(texts: Sequence[str], offsets: Sequence[IntArray]) -> None:
     """Raise BadInput if a tokenizer silently leaves out more than a tenth of the texts' visible characters.
 
-    Args:
-        texts: the texts.
-        offsets: the offsets of the tokens of each text, as `_encode` returns them.
-
+    `offsets` are those of the tokens of each text, (tokens, 2).
     """
     num_visible = 0
     num_left_out = 0
@@ -178,13 +175,7 @@ def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[
 
 
 def _byte_level_text(piece: str, byte_of_character: dict[str, int]) -> str:
-    """Return the text of a token of a byte-level tokenizer, which writes each byte as one character.
-
-    Args:
-        piece: the token as the tokenizer writes it.
-        byte_of_character: the byte that each character stands for.
-
-    """
+    """Return the text of a token of a byte-level tokenizer, which writes each byte as one character."""
     if not all(character in byte_of_character for character in piece):
         return piece  # a special token
     return _decode(bytes(byte_of_character[character] for character in piece))
@@ -237,16 +228,8 @@ def _encode(
 ) -> list[tuple[IntArray, IntArray]]:
     """Return the token ids, int32 (tokens,), and the offsets, int64 (tokens, 2), of each text.
 
-    The offsets of a token are the index of its first character, and the index after its last character.
-
-    Args:
-        tokenizer: a fast tokenizer.
-        texts: the texts.
-        add_special_tokens: whether the tokenizer adds its special tokens.
-
-    Raises:
-        BadInput: the tokenizer fails on a text.
-
+    The offsets of a token are the index of its first character, and the index after its last character. Raises BadInput
+    if the tokenizer fails on a text.
     """
     encoded = _call_tokenizer(
         tokenizer, list(texts), return_offsets_mapping=True, add_special_tokens=add_special_tokens
@@ -284,15 +267,8 @@ def _answer_and_bytes(conversation: Conversation, offsets: IntArray, answer_fiel
 def _count_bytes(text: str, offsets: IntArray, start: int, stop: int) -> IntArray:
     """Return how many UTF-8 bytes of text[start:stop] each token stands for, int32 (tokens,).
 
-    Bytes that no token covers count for the next token. If several tokens share a character, all its bytes count for
-    the first of them.
-
-    Args:
-        text: the text.
-        offsets: the offsets of each token, (tokens, 2).
-        start: the index of the first character that counts.
-        stop: the index after the last character that counts.
-
+    `offsets` are those of the tokens, (tokens, 2). Bytes that no token covers count for the next token. If several
+    tokens share a character, all its bytes count for the first of them.
     """
     bytes_before = np.arange(len(text) + 1)  # the number of bytes before each character of an ASCII text
     if not text.isascii():

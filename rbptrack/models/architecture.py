@@ -119,12 +119,7 @@ def failure_reason(error: BaseException, pinned: Pinned) -> str:
 
 
 def call_from_pretrained(pinned: Pinned, load: Callable[..., Any], **options: Any) -> Any:
-    """Call one of transformers' `from_pretrained` functions for a pinned model or tokenizer.
-
-    Args:
-        pinned: the pinned model or tokenizer.
-        load: the `from_pretrained` function.
-        **options: further arguments of `load`.
+    """Call `load`, one of transformers' `from_pretrained` functions, for a pinned model or tokenizer.
 
     Raises:
         BadInput: the Hub refuses access, or the files are not cached while the Hub cannot be reached.
@@ -188,11 +183,8 @@ def model_class(config: Any) -> Any:
 def count_parameters(config: Any) -> ParameterCounts:
     """Count the parameters of the model that a transformers config describes.
 
-    The model is built on torch's meta device. This needs no weights and almost no memory.
-
-    Raises:
-        BadInput: transformers cannot build a model from the config.
-
+    The model is built on torch's meta device. This needs no weights and almost no memory. Raises BadInput if
+    transformers cannot build a model from the config.
     """
     try:
         with torch.device("meta"):
@@ -211,11 +203,7 @@ def count_module_parameters(module: Any) -> ParameterCounts:
     """Count the parameters of a module of transformers.
 
     S leaves out the token embedding, learned position embeddings and the output head. For a multimodal model, S counts
-    its text part only.
-
-    Raises:
-        BadInput: the module has no output embeddings.
-
+    its text part only. Raises BadInput if the module has no output embeddings.
     """
     outputs = [part.get_output_embeddings() for part in module.modules() if hasattr(part, "get_output_embeddings")]
     head = next((output for output in outputs if output is not None), None)
@@ -294,14 +282,7 @@ def check_compatible(name: str, config: Any, tokenizer: PreTrainedTokenizerBase,
 def check_same_tokenizer(
     name: str, tokenizer: PreTrainedTokenizerBase, reference_tokenizer: PreTrainedTokenizerBase
 ) -> None:
-    """Raise BadInput if the reference model's tokenizer differs from the measured model's in its tokens or its rules.
-
-    Args:
-        name: the name of the reference model, for the error message.
-        tokenizer: the measured model's tokenizer.
-        reference_tokenizer: the reference model's tokenizer.
-
-    """
+    """Raise BadInput if the tokenizer of a reference has other tokens or rules than the measured model's tokenizer."""
     ids = tokenizer.get_vocab()
     reference_ids = reference_tokenizer.get_vocab()
     remedy = (

@@ -34,9 +34,7 @@ _MAX_RENAMED_SHARE = 0.01  # share of ordinary tokens that a converter may spell
 def check_folder(config: ModelConfig) -> None:
     """Check that a local model folder has a config, weights (safetensors, or pickles if allowed) and a tokenizer.
 
-    Raises:
-        BadInput: one of them is missing, or a file is a folder or a broken link.
-
+    Raises BadInput if one of them is missing, or a file is a folder or a broken link.
     """
     if not config.path or config.gguf:  # a GGUF file holds config, weights and tokenizer
         return
@@ -95,14 +93,8 @@ def check_loaded(info: Mapping[str, Any], name: str) -> None:
     """Check that a model and its checkpoint have the same tensors.
 
     transformers only warns if they differ. It fills missing weights with random numbers and leaves out unknown ones.
-
-    Args:
-        info: the loading info that `from_pretrained` returned.
-        name: the model's name, for the error message.
-
-    Raises:
-        BadInput: tensors are missing, unknown, of another shape, or cannot be read.
-
+    `info` is the loading info that `from_pretrained` returned. Raises BadInput if tensors are missing, unknown, of
+    another shape, or cannot be read.
     """
     unexpected = [key for key in info["unexpected_keys"] if not _NOT_A_WEIGHT.search(key)]
     mismatched = [f"{key} {tuple(stored)} instead of {tuple(built)}" for key, stored, built in info["mismatched_keys"]]
@@ -127,16 +119,8 @@ def check_stored_types(pinned: Pinned, module: Any, name: str) -> None:
     """Check that a checkpoint stores its weights as floating-point numbers of at least 16 bits.
 
     transformers loads other types without a warning. If the config names no quantisation, integers, booleans and
-    numbers of 8 bits become weights with these values. Complex numbers lose their imaginary part.
-
-    Args:
-        pinned: the pinned weights.
-        module: the loaded model.
-        name: the model's name, for the error message.
-
-    Raises:
-        BadInput: a weight has another type, and the config names no quantisation.
-
+    numbers of 8 bits become weights with these values. Complex numbers lose their imaginary part. Raises BadInput if a
+    weight has another type, and the config names no quantisation.
     """
     if pinned.gguf or getattr(module.config, "quantization_config", None):
         return
@@ -155,16 +139,7 @@ def check_gguf_tokens(name: str, pinned: Pinned, tokenizer: PreTrainedTokenizerB
     """Check that a separate tokenizer gives the same ids to tokens as the list of tokens in a GGUF file.
 
     Special tokens and up to 1% of the ordinary tokens may have other names, because converters spell some tokens
-    differently.
-
-    Args:
-        name: the model's name, for the error message.
-        pinned: the pinned GGUF file.
-        tokenizer: the tokenizer that `model.tokenizer` names.
-
-    Raises:
-        BadInput: more than 1% of the ordinary tokens differ.
-
+    differently. Raises BadInput if more than 1% of the ordinary tokens differ.
     """
     from transformers import modeling_gguf_pytorch_utils
 

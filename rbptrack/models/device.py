@@ -49,9 +49,7 @@ def placement(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
 def set_precision(tf32: bool) -> None:
     """Switch TF32 on or off for this process, and always sum products of half-precision numbers in float32.
 
-    Args:
-        tf32: whether matrix products and convolutions use TF32. cuDNN uses it by default.
-
+    TF32 concerns matrix products and convolutions. cuDNN uses it by default.
     """
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = tf32

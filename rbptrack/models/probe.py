@@ -28,13 +28,7 @@ _NOISE_FACTOR = 10  # a difference counts if it is more than 10 times the differ
 
 
 def unmeasurable_error(name: str, reason: str) -> BadInput:
-    """Return the error for a model that cannot be measured.
-
-    Args:
-        name: the model's name.
-        reason: the reason, as a clause such as "its head is missing".
-
-    """
+    """Return the error for a model that cannot be measured. The reason is a clause, such as "its head is missing"."""
     return BadInput(f"model {name} cannot be measured: {reason}")
 
 

@@ -90,12 +90,7 @@ def _check_and_correct_rules(
 ) -> PreTrainedTokenizerBase:
     """Return a tokenizer that follows the rules in its files. Raises BadInput if the files are incomplete or damaged.
 
-    Args:
-        tokenizer: the tokenizer that its class has built.
-        pinned: the pinned model or tokenizer.
-        config: the content of tokenizer_config.json.
-        file: the path of tokenizer.json, or None if there is no such file.
-
+    `config` is the content of tokenizer_config.json, and `file` is the path of tokenizer.json, if there is one.
     """
     if file is not None:
         tokenizer = _with_rules_of_file(file, tokenizer, pinned)
@@ -170,7 +165,7 @@ def _check_rules_of_file(tokenizer: PreTrainedTokenizerBase, file: Path) -> None
         return
     if_intended = 'If this is intended, set tokenizer.name_or_path = ""'
     if _find_differing_text(tokenizer, file_tokenizer, add_special_tokens=False):
-        differing = " and ".join(_differing_sections(tokenizer.backend_tokenizer, file_tokenizer)) or "rules"
+        differing = _differing_sections(tokenizer, file_tokenizer)
         raise BadInput(
             f"tokenizer splits texts differently from its file {file} ({differing}): load it with "
             f"PreTrainedTokenizerFast.from_pretrained. {if_intended}"
@@ -189,10 +184,7 @@ def _check_rules_of_file(tokenizer: PreTrainedTokenizerBase, file: Path) -> None
 def check_fast(tokenizer: Any, description: str) -> None:
     """Raise BadInput if an object is not a fast tokenizer. Only fast tokenizers return character offsets.
 
-    Args:
-        tokenizer: the object.
-        description: the object in the error message, such as "the tokenizer of gpt2".
-
+    `description` names the object in the message, such as "the tokenizer of gpt2".
     """
     from transformers import PreTrainedTokenizerBase
 
@@ -273,9 +265,7 @@ def _switch_off_randomness(backend: Tokenizer) -> None:
 def _with_rules_of_file(file: Path, tokenizer: PreTrainedTokenizerBase, pinned: Pinned) -> PreTrainedTokenizerBase:
     """Return the tokenizer if it has the rules of its tokenizer.json. Otherwise load one that has these rules.
 
-    Raises:
-        BadInput: the tokenizer that transformers loads from the file does not have its rules either.
-
+    Raises BadInput if the tokenizer that transformers loads from the file does not have its rules either.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -292,19 +282,18 @@ def _with_rules_of_file(file: Path, tokenizer: PreTrainedTokenizerBase, pinned: 
     for add_special_tokens in (False, True):
         text = _find_differing_text(tokenizer, file_tokenizer, add_special_tokens=add_special_tokens)
         if text:
-            differing = " and ".join(_differing_sections(tokenizer.backend_tokenizer, file_tokenizer)) or "its rules"
             raise BadInput(
                 f"the tokenizer of {pinned.location} cannot be loaded as its tokenizer.json describes it: transformers "
-                f"changes {differing}, and {text!r:.60} gets other ids{_REMEDY}"
+                f"changes {_differing_sections(tokenizer, file_tokenizer)}, and {text!r:.60} gets other ids{_REMEDY}"
             )
     return tokenizer
 
 
-def _differing_sections(backend: Tokenizer, file_tokenizer: Tokenizer) -> list[str]:
-    """Return the names of the sections of tokenizer.json in which a tokenizer differs from the file."""
-    loaded_rules = json.loads(backend.to_str())
+def _differing_sections(tokenizer: PreTrainedTokenizerBase, file_tokenizer: Tokenizer) -> str:
+    """Name the sections of tokenizer.json in which a tokenizer differs from the file."""
+    loaded_rules = json.loads(tokenizer.backend_tokenizer.to_str())
     file_rules = json.loads(file_tokenizer.to_str())
-    return [section for section in _SECTIONS if loaded_rules[section] != file_rules[section]]
+    return " and ".join(name for name in _SECTIONS if loaded_rules[name] != file_rules[name]) or "its rules"
 
 
 def _find_differing_text(
@@ -344,11 +333,7 @@ def _add_border_tokens(pinned: Pinned, config: dict[str, Any], tokenizer: PreTra
     """Make a tokenizer add the first and the last token of a text for which tokenizer_config.json asks.
 
     transformers 4 followed the flags `add_bos_token` and `add_eos_token`. transformers 5 ignores both if the folder has
-    a tokenizer.json.
-
-    Raises:
-        BadInput: the files ask for a token and do not name it, or they contradict each other.
-
+    a tokenizer.json. Raises BadInput if the files ask for a token and do not name it, or they contradict each other.
     """
     backend = tokenizer.backend_tokenizer
     added_ids = dict(zip(_BORDER_TOKEN_FLAGS, _find_border_ids(backend), strict=True))

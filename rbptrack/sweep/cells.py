@@ -193,12 +193,7 @@ def write_job(path: Path, cells: Sequence[Cell]) -> None:
 
 
 def read_job(path: Path) -> list[Cell]:
-    """Read the cells of a job file.
-
-    Raises:
-        BadInput: the file cannot be read, or is not a job file.
-
-    """
+    """Read the cells of a job file. Raises BadInput if the file cannot be read, or is not a job file."""
     try:
         return _CELLS.validate_json(path.read_bytes())
     except OSError as error:
@@ -210,9 +205,7 @@ def read_job(path: Path) -> list[Cell]:
 def check_unchanged(cell: Cell) -> None:
     """Check that local files have not changed since the cell was resolved. A job may wait for hours before it begins.
 
-    Raises:
-        BadInput: the files of a model, tokenizer or dataset have changed or do not exist any more.
-
+    Raises BadInput if the files of a model, tokenizer or dataset have changed or do not exist any more.
     """
     config = cell.config
     checks: list[tuple[str, Pinned, Callable[[], Pinned]]] = [  # name, what was pinned, function that pins it again

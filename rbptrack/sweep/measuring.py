@@ -311,9 +311,7 @@ def measure_loaded(
 def _usable_ks(config: Config, vocab_size: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Return the values of k up to the size of the vocabulary, and a note that names larger ones.
 
-    Raises:
-        BadInput: every k is larger than the vocabulary.
-
+    Raises BadInput if every k is larger than the vocabulary.
     """
     requested = tuple(dict.fromkeys(config.k.values))
     usable = tuple(k for k in requested if k <= vocab_size)

@@ -16,12 +16,7 @@ _MAX_NAMES = 4  # number of models that are named in front of a note
 def failure_cause(title: str, message: str) -> str:
     """Return the message of a failed cell with `…` in place of the names of its model and dataset.
 
-    Cells that failed for the same reason then have equal causes.
-
-    Args:
-        title: the names of model and dataset, such as `pythia-70m / wiki`.
-        message: the message of the failure.
-
+    Cells that failed for the same reason then have equal causes. The names are in the title of the cell.
     """
     for name in title.split(" / "):
         message = re.sub(rf"(?<![\w/-]){re.escape(name)}(?![\w/-])", "…", message)
@@ -29,13 +24,10 @@ def failure_cause(title: str, message: str) -> str:
 
 
 def failure_lines(failures: Sequence[tuple[str, RbptrackError]]) -> list[str]:
-    """Return one text for each cause of failure. It says how many cells failed for this cause.
+    """Return one text for each cause of failure, from pairs of a cell's title and its error.
 
-    If several cells failed, all missing repositories of the Hub are one cause.
-
-    Args:
-        failures: pairs of a cell's title and its error.
-
+    The text says how many cells failed for this cause. If several cells failed, all missing repositories of the Hub are
+    one cause.
     """
     not_cached = [error for _, error in failures if isinstance(error, NotCached)]
     failures_by_cause: dict[str, list[tuple[str, str]]] = {}
@@ -53,12 +45,7 @@ def failure_lines(failures: Sequence[tuple[str, RbptrackError]]) -> list[str]:
 
 
 def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
-    """Return each note once, preceded by the names of the models that have it.
-
-    Args:
-        notes: pairs of a cell's title and a note on its measurement.
-
-    """
+    """Return each note once, preceded by the names of its models, from pairs of a cell's title and a note."""
     models_by_note: dict[str, list[str]] = {}
     for title, note in notes:
         models_by_note.setdefault(note, []).append(title.partition(" / ")[0])
