@@ -14,7 +14,7 @@ import pandas as pd
 
 from rbptrack.analysis.rank_reader import RankReader
 from rbptrack.analysis.rank_store import RankStore
-from rbptrack.base.errors import BadInput, shortened_list, unknown_name
+from rbptrack.base.errors import BadInput, shortened_list, suggestion, unknown_name
 from rbptrack.base.expression import rows_that_pass
 from rbptrack.base.formatting import counted, readable_text
 from rbptrack.config.patterns import matches_patterns, natural_key
@@ -374,9 +374,8 @@ def _no_measurement_error(rows: pd.DataFrame, column: str, patterns: Sequence[st
     """
     names = shortened_list(list(dict.fromkeys(rows[column].dropna())))
     families = [pattern for pattern in patterns if column == "model" and (rows["family"] == pattern).any()]
-    all_sizes = [f"'{family}/*'" for family in families]
-    suggestion = f" Did you mean {' or '.join(all_sizes)}?" if families else ""
-    return BadInput(f"no measurement has {column}={','.join(patterns)}.{suggestion} {holder} {names}")
+    suggested = suggestion([f"'{family}/*'" for family in families])
+    return BadInput(f"no measurement has {column}={','.join(patterns)}.{suggested} {holder} {names}")
 
 
 def _family_size_names(frame: pd.DataFrame) -> pd.Series[str]:

@@ -51,15 +51,30 @@ class MeasurementError(RbptrackError):
     """A measurement that had begun could not be finished."""
 
 
-def unknown_name(kind: str, name: str, options: Iterable[str]) -> BadInput:
+def unknown_name(kind: str, name: str, options: Iterable[str], near: Sequence[str] | None = None) -> BadInput:
     """Return the error for a name that does not exist. It suggests similar names and lists the options.
 
-    `kind` is a noun for the message, such as `model`.
+    Args:
+        kind: a noun for the message, such as `model`.
+        name: the name that does not exist.
+        options: the names that exist.
+        near: the names to suggest. By default, options that are spelled like the name.
+
     """
     names = list(options)
-    near = nearest(name, names)
-    suggestion = f" Did you mean {' or '.join(near)}?" if near else ""
-    return BadInput(f"no {kind} matches {name}.{suggestion} Options: {shortened_list(names) or 'none'}")
+    suggested = suggestion(nearest(name, names) if near is None else near)
+    return BadInput(f"no {kind} matches {name}.{suggested} Options: {shortened_list(names) or 'none'}")
+
+
+def suggestion(names: Sequence[str]) -> str:
+    """Return a sentence that suggests names, with a space before it. Without names, return an empty text.
+
+    Examples:
+        >>> suggestion(["wiki", "wiki2"])
+        ' Did you mean wiki or wiki2?'
+
+    """
+    return f" Did you mean {' or '.join(names)}?" if names else ""
 
 
 def nearest(typed: str, options: Iterable[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from rbptrack.base.errors import BadInput, nearest
+from rbptrack.base.errors import BadInput, nearest, suggestion
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,10 +121,9 @@ class _ConditionParser:
         from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
         if name not in self.frame.columns:
-            near = nearest(name, map(str, self.frame.columns))
-            suggestion = f" Did you mean {' or '.join(near)}?" if near else ""
+            suggested = suggestion(nearest(name, map(str, self.frame.columns)))
             raise BadInput(
-                f"where={self.condition}: the table has no column {name}.{suggestion} {self._list_of_columns()}"
+                f"where={self.condition}: the table has no column {name}.{suggested} {self._list_of_columns()}"
             )
         self.names_a_column = True
         if is_bool_dtype(self.frame[name]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from math import isnan
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -61,27 +60,7 @@ def csv_text(frame: pd.DataFrame, float_format: str | None = None) -> str:
         if frame.iloc[:, number].dtype.kind not in "biufM":
             column: Any = frame.iloc[:, number].map(_safe_cell, na_action="ignore")
             safe.isetitem(number, column)
-    if float_format:
-        safe = format_floats(safe, float_format)
     return safe.to_csv(index=False, float_format=float_format, lineterminator="\n")
-
-
-def format_floats(frame: pd.DataFrame, float_format: str) -> pd.DataFrame:
-    """Return a table with its float64 columns as texts. NaN becomes an empty text.
-
-    `DataFrame.to_csv` writes the same texts if it gets the format, but takes 1.5 times as long.
-
-    Args:
-        frame: the table.
-        float_format: the format of a float, such as `%.6g`.
-
-    """
-    formatted = frame.copy(deep=False)
-    for number, dtype in enumerate(frame.dtypes):
-        if dtype == "float64":
-            values = frame.iloc[:, number].tolist()
-            formatted.isetitem(number, ["" if isnan(value) else float_format % value for value in values])
-    return formatted
 
 
 def _safe_cell(value: object) -> object:

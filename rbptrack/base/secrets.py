@@ -10,7 +10,7 @@ from rbptrack.base.errors import BadInput
 _ADDRESS = re.compile(  # the beginning of an address: http://host, and the malformed http:/host and http:host
     r"(?<![a-z0-9+.-])[a-z0-9+.-]+:/|(?:https?|postgres|postgresql|mysql|mssql)(?:\+\w+)?:(?=\S)", re.IGNORECASE
 )
-_PARAMETER_NAME = re.compile(r"([\w-]+)=")
+_PARAMETER_NAME = re.compile(r"(?<![\w-])([\w-]+)=")  # without the first condition, the search takes quadratic time
 _MASK = "***"
 _SECRET_WORD = re.compile(
     r"(?:^|_)(?:token|password|passwd|passphrase|pwd|secret|auth|authorization|credentials?)(?:_|$)"
@@ -54,15 +54,16 @@ def without_password(text: str) -> str:
         'cannot reach postgresql://ann:***@db/runs'
 
     """
-    match = _ADDRESS.search(text)
-    if match is None:
-        return text
-    start = match.start()
-    address = text[start:]
-    length = len(address)
-    if text[:start].strip():  # in a sentence, an address ends at a space; otherwise its password may hold spaces
-        length = len(address.split(maxsplit=1)[0])
-    return text[:start] + _mask_secrets(address[:length]) + without_password(address[length:])
+    masked = ""
+    while match := _ADDRESS.search(text):
+        start = match.start()
+        address = text[start:]
+        length = len(address)
+        if text[:start].strip():  # in a sentence, an address ends at a space; otherwise its password may hold spaces
+            length = len(address.split(maxsplit=1)[0])
+        masked += text[:start] + _mask_secrets(address[:length])
+        text = address[length:]
+    return masked + text
 
 
 def shown_address(typed: str) -> str:

@@ -17,7 +17,7 @@ import typer
 from typer.exceptions import TyperException
 
 from rbptrack import __version__
-from rbptrack.base.errors import BadInput, RbptrackError, file_access_error, nearest
+from rbptrack.base.errors import BadInput, RbptrackError, file_access_error, nearest, suggestion
 from rbptrack.base.process import INTERRUPT_EXIT_CODE, Stopped, search_garbage_rarely, stop_signals_raise
 from rbptrack.base.secrets import without_password
 from rbptrack.cli import plugins
@@ -131,12 +131,13 @@ def _check_command(word: str) -> None:
     if word in names:
         return
     if near := nearest(word, names):
-        raise BadInput(f"no command {word}. Did you mean '{near[0]}'?")
+        quoted = f"'{near[0]}'"
+        raise BadInput(f"no command {word}.{suggestion([quoted])}")
     from rbptrack.config.command_line import config_names
 
     for key in ("model", "dataset"):
         if near := nearest(word, config_names(key)):
-            raise BadInput(f"no command {word}. Did you mean {key}={near[0]}?")
+            raise BadInput(f"no command {word}.{suggestion([f'{key}={near[0]}'])}")
     raise BadInput(f"no command {word}. To list the commands: {program_name()} --help")
 
 
@@ -150,7 +151,8 @@ def _error_text(error: TyperException) -> str:
     if column not in FACT_BY_NAME or not accepts_where:
         return f"{error.format_message().rstrip('.')}."
     value = "'VALUE'" if FACT_BY_NAME[column].dtype == "string" else "VALUE"
-    return f'{error.message}. Did you mean --where "{column} == {value}"?'
+    condition = f'--where "{column} == {value}"'
+    return f"{error.message}.{suggestion([condition])}"
 
 
 def _example_or_usage(error: TyperException) -> str:

@@ -63,6 +63,8 @@ def _print_totals(faults: Sequence[Fault], *, repair: bool) -> None:
         print_text(f"A sweep does not replace imports: {first_step}import again: {files}")
     if num_other_runs:
         print_text(f"{counted(num_other_runs, 'run')} of sweeps or analyses {state}")
+        first_step = "" if repair else f"run {program_name()} verify --repair, and then "
+        print_text(f"Their measurements are not affected. To save them again, {first_step}run their commands again")
     if lost:
         print_text(f"{counted(len(lost), 'run')} missing from the store; --repair cannot mark missing runs")
     if unreadable:

@@ -13,7 +13,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import HydraException
 
-from rbptrack.base.errors import BadInput, nearest, unknown_name
+from rbptrack.base.errors import BadInput, nearest, suggestion, unknown_name
 from rbptrack.base.secrets import shown_address
 from rbptrack.config.check import refuse_secrets
 from rbptrack.config.keys import is_free_key, is_key, key_types, suggested_keys
@@ -136,7 +136,7 @@ def read_command_line(words: Sequence[str]) -> CommandLine:
             setting_words.append(word)
     choices = Choices([*config_folders(), *folders])
     overrides = [_translate_word(word, choices) for word in setting_words]
-    keys = [override.partition("=")[0].lstrip("+") for override in overrides]
+    keys = [override.partition("=")[0].lstrip("+~") for override in overrides]
     _check_keys(keys)
     if "dataset.seq_len" in keys and "dataset.shorten" not in keys:
         overrides.append("dataset.shorten=false")  # a length that the user sets is not changed
@@ -194,6 +194,8 @@ def _translate_word(word: str, choices: Choices) -> str:
     prefixed_key, equals, value = word.partition("=")
     key = prefixed_key.lstrip("+~").strip()
     _check_key(word, key, choices)
+    if prefixed_key.startswith("~") and key in key_types() and not is_free_key(key):
+        raise BadInput(f"{word}: an option with a fixed name cannot be removed. To change its value, give {key}=VALUE")
     if not equals or prefixed_key.startswith("~") or value == "null":
         return word
     if key == "k" and value not in choices.names("k"):
@@ -216,15 +218,15 @@ def _check_key(word: str, key: str, choices: Choices) -> None:
     if not key or ("=" not in word and not word.startswith("~")):
         for group in ("model", "dataset"):
             if near := nearest(word, choices.names(group)):
-                raise BadInput(f"{word}: expected key=value. Did you mean {group}={near[0]}?")
+                raise BadInput(f"{word}: expected key=value.{suggestion([f'{group}={near[0]}'])}")
         raise BadInput(f"{word}: expected key=value, such as model=nano/6k")
     refuse_secrets({key: ""})
     if key in GROUP_BY_KEY or is_key(key) or key.startswith(_HYDRA_KEYS) or "@" in key:
         return
     options = suggested_keys()
     near = nearest(key, options) or _options_with_similar_last_part(key, options)
-    suggestion = f" Did you mean {' or '.join(f'{name}=' for name in near)}?" if near else ""
-    raise BadInput(f"there is no option {key}.{suggestion} --cfg job shows all options and their values")
+    suggested = suggestion([f"{name}=" for name in near])
+    raise BadInput(f"there is no option {key}.{suggested} --cfg job shows all options and their values")
 
 
 def _options_with_similar_last_part(key: str, options: Sequence[str]) -> list[str]:

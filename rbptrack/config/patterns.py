@@ -157,11 +157,7 @@ def no_match_error(group: str, element: str, names: Sequence[str]) -> BadInput:
         near = [f"{name}/{size.lower()}" for name in similar_families if size.lower() in known_sizes[name]]
     names_without_family = sorted((name for name in names if "/" not in name), key=natural_key)
     options = [*names_without_family, *(f"{name}/*" for name in known_sizes)]
-    if near:
-        return BadInput(
-            f"no {group} matches {element}. Did you mean {' or '.join(near)}? Options: {shortened_list(options)}"
-        )
-    return unknown_name(group, element, options)
+    return unknown_name(group, element, options, near or None)
 
 
 def _missing_slash_error(group: str, element: str, sizes: Sequence[str]) -> BadInput:
@@ -178,9 +174,7 @@ def _missing_slash_error(group: str, element: str, sizes: Sequence[str]) -> BadI
 def _missing_size_error(group: str, element: str, sizes: Sequence[str]) -> BadInput:
     family, _, size = element.removeprefix("!").partition("/")
     near = [f"{family}/{near_size}" for near_size in _near_sizes(size, sizes)]
-    suggestion = f" Did you mean {' or '.join(near)}?" if near else ""
-    options = shortened_list([f"{family}/{known_size}" for known_size in sizes])
-    return BadInput(f"no {group} matches {element}.{suggestion} Options: {options}")
+    return unknown_name(group, element, [f"{family}/{known_size}" for known_size in sizes], near)
 
 
 def _near_sizes(size: str, sizes: Sequence[str]) -> list[str]:

@@ -139,8 +139,9 @@ def _copy_measurement(store: Store, run_id: str, folder: Path) -> Record:
     """Copy a measurement's record, and those of its files that a bundle may contain, to a folder. Return the record."""
     record = store.sealed_record(run_id)  # in the bundle the record gets another seal, because it lists fewer files
     for name in record.files:
+        path = store.recorded_file(run_id, name, record)
         if name in _BUNDLED_FILES:
-            shutil.copyfile(store.artifact(run_id, name), folder / name)
+            shutil.copyfile(path, folder / name)
     record.write(folder)
     return record
 

@@ -21,7 +21,6 @@ from altair.utils.schemapi import debug_mode
 from rbptrack.analysis.report import key_text
 from rbptrack.base.errors import BadInput, first_line, unknown_name
 from rbptrack.base.files import write_whole
-from rbptrack.base.markup import format_floats
 from rbptrack.config.patterns import natural_key
 from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import HEADLINE_KS, IntArray, RankHistogram
@@ -371,7 +370,7 @@ def inline_data(frame: pd.DataFrame) -> alt.InlineData:
     """
     column_types = {str(name): "number" for name in frame.select_dtypes("number")}
     finite = frame.replace([np.inf, -np.inf], np.nan)
-    csv = format_floats(finite, "%.4g").to_csv(index=False, float_format="%.4g", lineterminator="\n")
+    csv = finite.to_csv(index=False, float_format="%.4g", lineterminator="\n")
     return alt.InlineData(values=csv, format=alt.CsvDataFormat(type="csv", parse=column_types))
 
 

@@ -13,11 +13,21 @@ import pandas as pd
 
 from rbptrack.analysis.rank_store import RankStore
 from rbptrack.base.errors import FileAccessError, MissingArtifact, RbptrackError, StoreAway, file_access_error
+from rbptrack.base.files import sha256
 from rbptrack.base.parquet import read_table
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources import cache
 from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.names import DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE, TOKENS_FILE, UNSCORED_FILE
+from rbptrack.tracking.names import (
+    DOCUMENTS_FILE,
+    HISTOGRAM_FILE,
+    RANKS_FILE,
+    RECORD_FILE,
+    TOKENS_FILE,
+    UNSCORED_FILE,
+    Tag,
+)
+from rbptrack.tracking.record import Record, record_seal
 
 T = TypeVar("T")
 
@@ -61,28 +71,25 @@ class Artifacts(RankStore):
         return self._read(run_id, HISTOGRAM_FILE, RankHistogram.read)
 
     def token_texts(self, run_id: str) -> Mapping[int, str]:
-        try:
-            texts = json.loads(self.artifact(run_id, TOKENS_FILE).read_text(encoding="utf-8"))
-            return {int(token): text for token, text in texts.items()}
-        except (MissingArtifact, ValueError):
-            return {}
+        if not self._has(run_id, TOKENS_FILE):
+            return super().token_texts(run_id)
+        texts = json.loads(self.recorded_file(run_id, TOKENS_FILE).read_bytes())
+        return {int(token): text for token, text in texts.items()}
 
     def ranks_of_documents(self, run_id: str, documents: Collection[int]) -> RankTable:
         return self._read(run_id, RANKS_FILE, lambda path: RankTable.read_documents(path, documents))
 
     def unscored(self, run_id: str) -> pd.DataFrame:
-        try:
-            frame: pd.DataFrame = self._read(run_id, UNSCORED_FILE, read_table).to_pandas()
-        except MissingArtifact:
+        if not self._has(run_id, UNSCORED_FILE):
             return super().unscored(run_id)
+        frame: pd.DataFrame = self._read(run_id, UNSCORED_FILE, read_table).to_pandas()
         return frame
 
     def documents(self, run_id: str) -> pd.DataFrame:
-        columns = ["document", "id", "tokens"]
-        try:
-            frame: pd.DataFrame = self._read(run_id, DOCUMENTS_FILE, lambda path: read_table(path, columns)).to_pandas()
-        except MissingArtifact:
+        if not self._has(run_id, DOCUMENTS_FILE):
             return super().documents(run_id)
+        columns = ["document", "id", "tokens"]
+        frame: pd.DataFrame = self._read(run_id, DOCUMENTS_FILE, lambda path: read_table(path, columns)).to_pandas()
         return frame
 
     def groups(self, run_id: str) -> Sequence[str]:
@@ -91,6 +98,45 @@ class Artifacts(RankStore):
             raise MissingArtifact(f"run {run_id} does not say to which groups its documents belong")
         return [str(group) for group in table.column("group").to_pylist()]
 
+    def sealed_record(self, run_id: str) -> Record:
+        """Return the record of a run, after comparing it with its seal."""
+        with self.connection.translated_errors():
+            run = self.connection.client.get_run(run_id)
+
+        def read_record(path: Path) -> Record:
+            content = path.read_bytes()
+            if record_seal(content) != run.data.tags.get(Tag.SEAL):
+                raise _changed_file_error(run.info.run_name, RECORD_FILE)
+            return Record.parse(content)
+
+        return self._read(run_id, RECORD_FILE, read_record)
+
+    def recorded_file(self, run_id: str, name: str, record: Record | None = None) -> Path:
+        """Return the path of an artifact, after comparing it with the record of its run.
+
+        Args:
+            run_id: the ID of the run.
+            name: the name of the artifact.
+            record: the record of the run; by default, it is read.
+
+        """
+        sealed = record or self.sealed_record(run_id)
+
+        def check(path: Path) -> Path:
+            if sha256(path) != sealed.files.get(name):
+                raise _changed_file_error(sealed.name, name)
+            return path
+
+        return self._read(run_id, name, check)
+
+    def _has(self, run_id: str, name: str) -> bool:
+        """Return whether a run has an artifact."""
+        try:
+            self.artifact(run_id, name)
+        except MissingArtifact:
+            return False
+        return True
+
     def _read(self, run_id: str, name: str, read: Callable[[Path], T]) -> T:
         """Read an artifact with the function `read`. If its copy in the cache is damaged, download it again."""
         path = self.artifact(run_id, name)
@@ -98,6 +144,8 @@ class Artifacts(RankStore):
             return read(path)
         except FileAccessError:
             raise
+        except OSError as error:
+            raise file_access_error(error, path) or MissingArtifact(f"{path} does not exist") from error
         except RbptrackError:
             if not path.is_relative_to(_cache_folder()):
                 raise
@@ -147,6 +195,10 @@ class Artifacts(RankStore):
                     )
                     raise file_access_error(error, folder) or away from error
                 raise MissingArtifact(f"run {run_id} lacks its artifact {name}") from error
+
+
+def _changed_file_error(run_name: str, file: str) -> MissingArtifact:
+    return MissingArtifact(f"{run_name}: {file} was changed after it was saved. Run rbptrack verify")
 
 
 def local_path(address: str) -> Path | None:

@@ -20,8 +20,7 @@ import pandas as pd
 
 from rbptrack.analysis.rank_store import SCORES
 from rbptrack.analysis.runs import NO_FILTERS, Filters, Runs
-from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
-from rbptrack.base.files import sha256
+from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.config.check import check_store
 from rbptrack.config.patterns import matches_patterns
 from rbptrack.tracking import view
@@ -40,7 +39,7 @@ from rbptrack.tracking.names import (
     Kind,
     Tag,
 )
-from rbptrack.tracking.record import Record, record_seal
+from rbptrack.tracking.record import Record
 from rbptrack.tracking.verify import Fault, find_faults
 from rbptrack.tracking.writer import RunWriter, describe_measurement, shorten_tag
 
@@ -312,30 +311,12 @@ class Store(Artifacts):
                 self.locations[run.info.run_id] = run.info.artifact_uri
                 yield run
 
-    def sealed_record(self, run_id: str) -> Record:
-        """Return the record of a measurement, after comparing the record with its seal and all files with the record.
-
-        Raises:
-            MissingArtifact: the record does not match its seal, or a file is missing or does not match the record.
-
-        """
-        with self.connection.translated_errors():
-            run = self.connection.client.get_run(run_id)
-        content = self.artifact(run_id, RECORD_FILE).read_bytes()
-        altered = [RECORD_FILE]
-        if record_seal(content) == run.data.tags.get(Tag.SEAL):
-            record = Record.parse(content)
-            altered = [name for name, digest in record.files.items() if sha256(self.artifact(run_id, name)) != digest]
-        if altered:
-            raise MissingArtifact(
-                f"{run.info.run_name}: {', '.join(altered)} changed after the measurement. Run rbptrack verify"
-            )
-        return record
-
     def scores(self) -> pd.DataFrame:
         """Return the imported scores of tasks. Of several scores of a model in one task, only the newest is used."""
         condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SCORES}'"
-        tables = [_read_scores(self.artifact(run.info.run_id, SCORES_FILE)) for run in self.reports.search(condition)]
+        tables = [
+            _read_scores(self.recorded_file(run.info.run_id, SCORES_FILE)) for run in self.reports.search(condition)
+        ]
         if not tables:
             return pd.DataFrame(columns=list(SCORES))
         return pd.concat(tables, ignore_index=True).drop_duplicates(["model", "revision", "task"])
@@ -378,7 +359,7 @@ class Store(Artifacts):
         reused: set[str] = set()
         for run in self.reports.search(condition):
             if Tag.COVERS in run.data.tags and matches_patterns([run.data.tags.get(Tag.SWEEP, "")], patterns):
-                reused |= set(json.loads(self.artifact(run.info.run_id, COVERS_FILE).read_text()))
+                reused |= set(json.loads(self.recorded_file(run.info.run_id, COVERS_FILE).read_bytes()))
         is_made = frame["sweep"].map(lambda name: matches_patterns([str(name)], patterns))
         chosen = frame[is_made | frame["run_id"].isin(reused)]
         if not len(chosen):

@@ -140,11 +140,11 @@ def _lost_measurements(store: Artifacts, name_of_sweep: dict[str, str], finished
     reported: set[str] = set()
     for sweep_id, sweep_name in name_of_sweep.items():
         try:
-            run_ids = json.loads(store.artifact(sweep_id, COVERS_FILE).read_bytes())
-        except (RbptrackError, OSError, ValueError):  # no measurements, or a fault that `_faults_of_run` reports
+            run_ids = json.loads(store.recorded_file(sweep_id, COVERS_FILE).read_bytes())
+        except RbptrackError:  # no measurements, or a fault that `_faults_of_run` reports
             continue
         for run_id in run_ids:
-            if isinstance(run_id, str) and run_id not in finished and run_id not in reported:
+            if run_id not in finished and run_id not in reported:
                 reported.add(run_id)
                 text = f"this measurement of the sweep {_lost_run_state(store, run_id)}"
                 yield Fault(run_id, sweep_name, text, kind="lost")

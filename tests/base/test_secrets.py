@@ -67,6 +67,16 @@ def test_without_password_hides_the_passwords_of_all_addresses_of_a_sentence() -
     assert without_password(text).endswith("not http://h:80/x or C:/y.")
 
 
+def test_without_password_hides_the_passwords_of_many_addresses() -> None:
+    assert without_password("first http://a:s3cret@h" * 3000).count("s3cret") == 0
+
+
+def test_without_password_reads_a_malformed_address_of_200_000_letters() -> None:
+    letters = "a" * 200_000
+    assert without_password(f"http://[:={letters}") == f"http://[:={letters}"
+    assert without_password(f"http://[:={letters}&token=s3cret") == "http:***"
+
+
 def test_without_password_hides_a_password_with_spaces() -> None:
     assert "s3 cret" not in without_password("postgresql://ann:my s3 cret@db/runs")
 

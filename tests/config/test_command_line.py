@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.command_line import read_command_line
 
 
@@ -28,3 +29,25 @@ def test_read_command_line_leaves_hydras_flags_launchers_and_sweepers_to_hydra(w
 def test_read_command_line_expands_globs_to_configs_in_subfolders() -> None:
     overrides = read_command_line(["model=glob(nano/*,exclude=*/?m)", "model.seed=choice(1,2)"]).overrides
     assert overrides == ["model=nano/6k,nano/15k,nano/38k,nano/115k,nano/311k,nano/760k", "model.seed=choice(1,2)"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["~dataset.seed", "dataset.seed=1"],
+        ["~model", "model=nano/6k"],
+        ["~dataset.where.lang", "dataset.where.lang=en"],
+        ["+dataset.seed=1", "dataset.seed=2"],
+        ["~dataset.seed"],
+        ["~dataset.seed=0"],
+        ["~tracking.uri"],
+    ],
+)
+def test_read_command_line_refuses_a_key_given_twice_and_the_removal_of_an_option(words: list[str]) -> None:
+    with pytest.raises(BadInput):
+        read_command_line(words)
+
+
+def test_read_command_line_removes_groups_and_keys_that_users_invent() -> None:
+    words = ["~protocol", "~dataset.where.lang"]
+    assert read_command_line(words).overrides == words

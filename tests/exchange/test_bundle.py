@@ -20,6 +20,7 @@ from rbptrack.base.errors import BadInput, MissingArtifact
 from rbptrack.base.files import sha256
 from rbptrack.exchange import bundle as bundle_module
 from rbptrack.exchange import export_bundle, import_bundle, import_content, is_bundle
+from rbptrack.exchange.contents import faults_of_measurement
 from rbptrack.ranks import RankTable
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Outbox, Record, Store
@@ -271,6 +272,18 @@ def test_import_bundle_refuses_records_that_break_a_rule_or_contradict_their_fil
             accepted.append(name)
     assert accepted == []
     assert list(other_store.finished_runs()) == []
+
+
+@pytest.mark.parametrize("name", ["ce", "rbp_10", "ce_se"])
+def test_faults_of_measurement_name_a_wrong_number_once(name: str, write_cell: WriteCell) -> None:
+    folder = write_cell(documents=60)
+    (folder / ".seal").unlink()  # a bundle holds no seal
+    content = json.loads((folder / "record.json").read_text())
+    assert list(faults_of_measurement(folder, folder.name)) == []
+    content["metrics"][name] *= 1.001
+    (folder / "record.json").write_text(json.dumps(content))
+    (fault,) = faults_of_measurement(folder, folder.name)
+    assert name in fault
 
 
 def test_import_bundle_adds_nothing_if_the_last_of_two_records_is_false(

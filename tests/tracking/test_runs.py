@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import mlflow
@@ -13,7 +15,7 @@ import pytest
 
 from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.analysis.runs import Filters
-from rbptrack.base.errors import BadInput
+from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Outbox, Record, Store
 from tests.conftest import block_reading
@@ -194,6 +196,92 @@ def test_scores_are_the_newest_of_each_model_and_task(store: Store) -> None:
     scores = store.scores()
     assert scores.sort_values("model")["score"].tolist() == [0.3, 0.5]
     assert scores["model"].tolist() == ["a", "b"]
+
+
+def put_a_folder_in_place_of(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def flip_a_bit(path: Path) -> None:
+    """Flip a bit in the middle of a file: a digit becomes another digit, and a letter another letter."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+KINDS_OF_DAMAGE: dict[str, Callable[[Path], object]] = {
+    "missing": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-9]),
+    "a flipped bit": flip_a_bit,
+    "a number": lambda path: path.write_bytes(b"5"),
+    "an object": lambda path: path.write_bytes(b'{"model": 1}'),
+    "not UTF-8": lambda path: path.write_bytes(b"\xff\xfe\x00"),
+    "a folder": put_a_folder_in_place_of,
+    "a loop of links": block_reading,
+}
+"""Functions that damage a file, by what remains of it."""
+
+
+@pytest.mark.parametrize("damage", KINDS_OF_DAMAGE)
+def test_damaged_scores_are_refused_and_kept(damage: str, store: Store) -> None:
+    store.save_scores(score_table([0.25, 0.5]), "first.json")
+    (run,) = store.reports.search("")
+    path = store.artifact(run.info.run_id, "scores.csv")
+    KINDS_OF_DAMAGE[damage](path)
+    with pytest.raises(RbptrackError):
+        store.scores()
+    with pytest.raises(RbptrackError):
+        store.save_scores(score_table([0.25, 0.75]), "second.json")
+    assert len(list(store.reports.search(""))) == 1
+    assert damage == "missing" or os.path.lexists(path)
+
+
+def test_scores_can_be_imported_again_after_verify_marked_the_damaged_ones(store: Store, write_cell: WriteCell) -> None:
+    Outbox(store).deliver(write_cell())
+    store.save_scores(score_table([0.25, 0.5]), "first.json")
+    (run,) = store.reports.search("")
+    flip_a_bit(store.artifact(run.info.run_id, "scores.csv"))
+    assert len(list(store.verify(repair=True))) == 1
+    assert store.save_scores(score_table([0.25, 0.5]), "first.json")
+    assert store.scores()["score"].tolist() == [0.25, 0.5]
+
+
+@pytest.mark.parametrize("damage", KINDS_OF_DAMAGE)
+def test_a_damaged_list_of_the_measurements_of_a_sweep_is_refused_and_reported(
+    damage: str, store: Store, write_cell: WriteCell
+) -> None:
+    reused = Outbox(store).deliver(write_cell(1000, sweep="first"))
+    sweep = store.save("sweep", "second", sweep="second", covered_run_ids=[reused])
+    KINDS_OF_DAMAGE[damage](store.artifact(sweep, "covers.json"))
+    with pytest.raises(RbptrackError):
+        store.runs(Filters(sweep=["second"]))
+    assert store.runs()["run_id"].tolist() == [reused]
+    (fault,) = store.verify()
+    assert fault.run_id == sweep
+
+
+@pytest.mark.parametrize("damage", [*KINDS_OF_DAMAGE][1:])  # not "missing", because imported ranks have no texts
+def test_damaged_texts_of_tokens_are_refused(damage: str, store: Store, write_cell: WriteCell) -> None:
+    run_id = Outbox(store).deliver(write_cell())
+    KINDS_OF_DAMAGE[damage](store.artifact(run_id, "tokens.json"))
+    with pytest.raises(Unreadable, match=run_id):
+        store.runs().token_texts(run_id, [0])
+
+
+@pytest.mark.parametrize("name", ["documents.parquet", "unscored.parquet"])
+def test_a_damaged_table_of_documents_is_refused_but_a_missing_one_has_no_rows(
+    name: str, store: Store, write_cell: WriteCell
+) -> None:
+    run_id = Outbox(store).deliver(write_cell())
+    read = {"documents.parquet": store.documents, "unscored.parquet": store.unscored}[name]
+    path = store.artifact(run_id, name)
+    flip_a_bit(path)
+    with pytest.raises(MissingArtifact):
+        read(run_id)
+    path.unlink()
+    assert not len(read(run_id))
 
 
 def test_runs_of_a_store_with_only_scores_are_refused(store: Store) -> None:
