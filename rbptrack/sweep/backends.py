@@ -78,16 +78,9 @@ class Backend(Protocol):
 
 @dataclass(frozen=True)
 class Local:
-    """Measures one cell after the other in this process.
-
-    Attributes:
-        store: the tracking store.
-        deliver: whether measurements are delivered to the store.
-
-    """
+    """Measures one cell after the other in this process."""
 
     store: Store
-    deliver: bool = True
 
     def run(self, cells: Mapping[int, Cell], report_outcome: ReportOutcome) -> None:
         """Check all cells first, then measure the cells that passed the check."""
@@ -95,7 +88,7 @@ class Local:
 
         loader = Loader()
         for number, cell in _check_cells(cells, loader.check, report_outcome).items():
-            report_outcome(number, measure_cell(cell, self.store, loader=loader, deliver=self.deliver))
+            report_outcome(number, measure_cell(cell, self.store, loader=loader))
 
 
 @dataclass(frozen=True)
@@ -106,14 +99,12 @@ class Gpus:
         store: the tracking store.
         folder: the folder for job files and for the output of the jobs.
         names: the GPUs to use, named as in CUDA_VISIBLE_DEVICES; empty means all GPUs.
-        deliver: whether measurements are delivered to the store.
 
     """
 
     store: Store
     folder: Path
     names: Sequence[str] = ()
-    deliver: bool = True
 
     def run(self, cells: Mapping[int, Cell], report_outcome: ReportOutcome) -> None:
         """Run jobs until all have ended. If this process is interrupted, it ends the jobs."""
@@ -121,7 +112,7 @@ class Gpus:
         jobs, readable_cells = _write_jobs(cells, report_outcome, self.folder, num_parallel=len(gpus))
         if not jobs:
             return
-        collector = Collector(readable_cells, self.store, self.folder, report_outcome, deliver=self.deliver)
+        collector = Collector(readable_cells, self.store, self.folder, report_outcome)
         commands = [[sys.executable, "-m", "rbptrack", "job", str(job)] for job in jobs]
         jobs_on_gpus = f"{counted(len(jobs), 'job')} on {counted(len(gpus), 'GPU')}"
         print_text(f"{jobs_on_gpus}; their output: {short_path(self.folder)}")
@@ -138,7 +129,6 @@ class Slurm:
         folder: the folder for job files, the script and the output of the jobs. All nodes must see it.
         options: options of sbatch, such as {"partition": "gpu", "gres": "gpu:1", "time": "4:00:00"}.
         show: whether to print the script instead of submitting it.
-        deliver: whether measurements are delivered to the store.
 
     """
 
@@ -146,7 +136,6 @@ class Slurm:
     folder: Path
     options: Mapping[str, str] = field(default_factory=dict)
     show: bool = False
-    deliver: bool = True
 
     def run(self, cells: Mapping[int, Cell], report_outcome: ReportOutcome) -> None:
         """Run jobs until all have ended. If this process is interrupted, the jobs go on.
@@ -164,7 +153,7 @@ class Slurm:
         if self.show:
             print_text(script.read_text())
             return
-        collector = Collector(readable_cells, self.store, self.folder, report_outcome, deliver=self.deliver)
+        collector = Collector(readable_cells, self.store, self.folder, report_outcome)
         submit_and_wait(script, fingerprints, collector.collect)
         collector.finish()
 
@@ -186,18 +175,18 @@ def make_backend(settings: Config, store: Store, name: str) -> Backend:
     """Make the backend that a configuration asks for.
 
     Args:
-        settings: the configuration; `launch` and `deliver` are read.
+        settings: the configuration, of which `launch` is read.
         store: the tracking store.
         name: the name of the folder for job files: the sweep, or a fingerprint.
 
     """
     launch = settings.launch
     if launch.kind is Launch.local:
-        return Local(store, deliver=settings.deliver)
+        return Local(store)
     folder = mlruns_folder() / "launch" / file_part(name)
     if launch.kind is Launch.gpus:
-        return Gpus(store, folder, launch.gpus, deliver=settings.deliver)
-    return Slurm(store, folder, launch.options, launch.show, deliver=settings.deliver)
+        return Gpus(store, folder, launch.gpus)
+    return Slurm(store, folder, launch.options, launch.show)
 
 
 def run_job(path: Path) -> int:
@@ -236,29 +225,19 @@ class Collector:
         store: the tracking store.
         folder: the folder with the output of the jobs.
         report_outcome: called once for each cell, when it has ended.
-        deliver: whether measurements are delivered to the store.
 
     """
 
-    def __init__(
-        self,
-        cells: Mapping[int, Cell],
-        store: Store,
-        folder: Path,
-        report_outcome: ReportOutcome,
-        *,
-        deliver: bool = True,
-    ) -> None:
+    def __init__(self, cells: Mapping[int, Cell], store: Store, folder: Path, report_outcome: ReportOutcome) -> None:
         self._cells = dict(cells)
         self._store = store
         self._folder = folder
         self._report_outcome = report_outcome
-        self._deliver = deliver
         # With force=true: earlier runs of these cells, which the jobs did not make. None if the store is away.
         self._earlier_run_ids: set[str] | None = set()
         for cell in cells.values():
             failure_file(cell).unlink(missing_ok=True)  # an earlier job may have left one
-        if deliver and any(cell.config.force for cell in cells.values()):
+        if any(cell.config.force for cell in cells.values()):
             run_id_by_number = self._find_run_ids()
             self._earlier_run_ids = None if run_id_by_number is None else set(run_id_by_number.values())
 
@@ -270,7 +249,7 @@ class Collector:
 
         """
         for number, cell in list(self._cells.items()):
-            outcome = deliver_finished(cell, self._store, deliver=self._deliver, patience=patience)
+            outcome = deliver_finished(cell, self._store, patience=patience)
             if outcome is not None:
                 self._end_cell(number, outcome)
 
@@ -280,7 +259,7 @@ class Collector:
         A cell without a measurement on disk has failed, unless another command has delivered it meanwhile.
         """
         self.collect(patience=_PATIENCE_SECONDS)
-        if self._deliver and self._cells and self._earlier_run_ids is not None:
+        if self._earlier_run_ids is not None:
             for number, run_id in (self._find_run_ids() or {}).items():
                 if run_id not in self._earlier_run_ids:
                     self._end_cell(number, Found(self._cells[number].title, run_id))
@@ -289,14 +268,20 @@ class Collector:
             self._end_cell(number, Failed(cell.title, message))
 
     def _find_run_ids(self) -> dict[int, str] | None:
-        """Return the run ID of each remaining cell that the store has, by number. Return None if the store is away."""
+        """Return the run ID of each remaining cell that the store has, by number. Return None if the store is away.
+
+        Cells with `deliver=false` are not looked up.
+        """
+        fingerprints = {cell.fingerprint for cell in self._cells.values() if cell.config.deliver}
         try:
-            run_ids = self._store.find_all({cell.fingerprint for cell in self._cells.values()})
+            run_ids = self._store.find_all(fingerprints)
         except StoreAway:
             return None
-        return {
-            number: run_ids[cell.fingerprint] for number, cell in self._cells.items() if cell.fingerprint in run_ids
-        }
+        run_id_by_number = {}
+        for number, cell in self._cells.items():
+            if cell.fingerprint in run_ids:
+                run_id_by_number[number] = run_ids[cell.fingerprint]
+        return run_id_by_number
 
     def _end_cell(self, number: int, outcome: Outcome) -> None:
         del self._cells[number]

@@ -136,9 +136,11 @@ def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deli
         cell: the cell to measure.
         store: the tracking store.
         loader: loads models and texts. Pass one loader for several cells, because it keeps what it has loaded.
-        deliver: if false, the store is neither read nor written, and the measurement stays on disk.
+        deliver: if this or `deliver` in the cell's configuration is false, the store is neither read nor written, and
+            the measurement stays on disk.
 
     """
+    deliver = deliver and cell.config.deliver
     try:
         with _hold_lock(cell):
             if deliver and not cell.config.force and (run_id := _find_run_id(cell, store)):
@@ -156,15 +158,15 @@ def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deli
         return failed
 
 
-def deliver_finished(cell: Cell, store: Store, *, deliver: bool = True, patience: float = 0) -> Outcome | None:
+def deliver_finished(cell: Cell, store: Store, *, patience: float = 0) -> Outcome | None:
     """Deliver a measurement that another process has finished, or log the failure of that process.
 
-    No error is raised. If the delivery fails, the outcome is `Failed`.
+    If `deliver` in the cell's configuration is false, the store is not written, and the measurement stays on disk. No
+    error is raised. If the delivery fails, the outcome is `Failed`.
 
     Args:
         cell: the cell that the other process measures.
         store: the tracking store.
-        deliver: if false, the store is not written, and the measurement stays on disk.
         patience: how many seconds to wait for a process that holds the lock of the cell.
 
     Returns:
@@ -174,14 +176,14 @@ def deliver_finished(cell: Cell, store: Store, *, deliver: bool = True, patience
     try:
         if failure_file(cell).exists():
             message = failure_file(cell).read_text()
-            if deliver:
+            if cell.config.deliver:
                 failure_file(cell).unlink()
                 log_failure(cell, store, message)
             return Failed(cell.title, message)
         if not (cell.folder / RECORD_FILE).exists():
             return None
         with FileLock(_lock_file(cell), timeout=patience):
-            return _deliver(cell, store) if deliver else _read_outcome(cell)
+            return _deliver(cell, store) if cell.config.deliver else _read_outcome(cell)
     except (Timeout, FileNotFoundError):
         return None
     except Exception as error:
