@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -258,8 +259,12 @@ def _read_max_sequence_length(model: ModelConfig, weights: Pinned) -> int:
 
 def cache_key(**parts: str) -> str:
     """Return a key for the cache on disk: the hash of some texts and of the versions of rbptrack and its libraries."""
-    versions = [version(library) for library in ("rbptrack", "tokenizers", "transformers")]
-    return fingerprint({**parts, "versions": versions})
+    return fingerprint({**parts, "versions": _library_versions()})
+
+
+@cache
+def _library_versions() -> list[str]:
+    return [version(library) for library in ("rbptrack", "tokenizers", "transformers")]
 
 
 def cell_identity(

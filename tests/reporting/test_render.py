@@ -71,6 +71,7 @@ def law_report(runs: Runs, ks: list[int], *, intervals: bool = True) -> Report:
     width = 0.01 if intervals else math.nan
     for (family, dataset), rows in runs.frame.groupby(["family", "dataset"]):
         keys = {"family": family, "dataset": dataset}
+        size_of_model = dict(zip(rows["model"], rows["non_embedding_params"].astype(float), strict=True))
         for k in [0, *ks]:
             alpha = 0.1 + 0.02 * math.log(k + 1)
             case = keys | {"metric": "rbp" if k else "ce", "k": k}
@@ -98,9 +99,9 @@ def law_report(runs: Runs, ks: list[int], *, intervals: bool = True) -> Report:
                 "y1": 1e10**-alpha,
             }
             laws.append(case | law)
-            for row in rows.itertuples():
-                y = float(row.non_embedding_params) ** -alpha
-                point = {"model": row.model, "S": float(row.non_embedding_params), "value": math.exp(-y)}
+            for model, size in size_of_model.items():
+                y = size**-alpha
+                point = {"model": model, "S": size, "value": math.exp(-y)}
                 points.append(case | point | {"y": y, "low": y * (1 - width), "high": y * (1 + width)})
             if k in (0, 1, 10, 100):
                 estimate = Estimate(alpha, 1e-4) if intervals else Estimate(alpha, df=math.nan)
