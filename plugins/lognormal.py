@@ -172,7 +172,7 @@ class Fitted:
         linear function of the sums of each document. To first order, errors of the fitted parameters do not change it.
         """
         powers = powers_of_ln_k(len(self.zipf))
-        coefficients = np.linalg.lstsq(powers, self.lognormal - self.zipf, rcond=None)[0]
+        coefficients = np.linalg.lstsq(powers.T, self.lognormal - self.zipf, rcond=None)[0]
         gain = estimate(self.counts, lambda totals: totals @ coefficients / totals[..., 0])
         return gain if self.has_mu_and_sigma else gain.without_error()
 
@@ -190,8 +190,8 @@ class Fitted:
 
 @lru_cache(maxsize=1)  # most measurements have the same |V|
 def powers_of_ln_k(vocab_size: int) -> FloatArray:
-    """Return 1, ln k and ln^2 k for k = 1..V, (V, 3)."""
-    return np.asarray(np.log(np.arange(1, vocab_size + 1))[:, None] ** np.arange(3))
+    """Return 1, ln k and ln^2 k for k = 1..V, (3, V)."""
+    return np.asarray(np.log(np.arange(1, vocab_size + 1)) ** np.arange(3)[:, None])
 
 
 def maximum_likelihood(means: FloatArray, vocab_size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -208,7 +208,7 @@ def maximum_likelihood(means: FloatArray, vocab_size: int) -> tuple[FloatArray, 
         ln R) in the fitted distribution; and ln P(k) for k = 1..V, (V,).
 
     """
-    powers = np.log(np.arange(1, vocab_size + 1))[None] ** np.arange(1, len(means) + 1)[:, None]  # (p, V)
+    powers = powers_of_ln_k(vocab_size)[1 : 1 + len(means)]
 
     @lru_cache(maxsize=1)  # the optimizer asks for loss and Hessian of the same exponents, one after the other
     def distribution(*exponents: float) -> tuple[FloatArray, FloatArray]:
