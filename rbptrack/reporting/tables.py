@@ -17,14 +17,8 @@ from rbptrack.base.escape import metric_part
 from rbptrack.base.formatting import compact, format_number
 from rbptrack.ranks.names import CE, parse_rbp_name
 
-Style = Literal["text", "markdown"]
-"""How an interval is written: `0.231 (0.219 to 0.243)` in text, `0.231 ± 0.012` in Markdown."""
-
 KEYS = ["family", "dataset", "metric"]
 """The first key columns of every question. Further ones depend on the question."""
-
-# The interval is written with one ± if the estimate is at most this far from its middle, as a share of its half-width.
-_MAX_ASYMMETRY = 0.02
 
 
 @dataclass(frozen=True)
@@ -59,18 +53,13 @@ class ResultsTable:
         return replace(self, frame=self.frame[shown])
 
 
-def results_tables(report: Report, style: Style = "text") -> list[ResultsTable]:
+def results_tables(report: Report) -> list[ResultsTable]:
     """Format the results of a report as tables of texts.
 
     Questions with equal key columns share a table, in the order of the glossary. A table begins with the key columns.
     Then each question has its estimate with the interval, the verdict, the corrected p, the smallest effect that an
     undecided test would find in 80% of cases, and the further numbers (`beside`). If some questions of a table have a
     margin, only these questions show verdict and p.
-
-    Args:
-        report: the report.
-        style: how intervals are written.
-
     """
     frames_by_keys: dict[tuple[str, ...], dict[str, pd.DataFrame]] = {}
     order = list(report.glossary)
@@ -78,17 +67,16 @@ def results_tables(report: Report, style: Style = "text") -> list[ResultsTable]:
         frame = report.frame(question)
         keys = [key for key in KEYS if key != "metric" or (frame["metric"] != "").any()]
         frames_by_keys.setdefault((*keys, *report.case_columns(question)), {})[question] = frame
-    return [_join_questions(report, frames, keys, style) for keys, frames in frames_by_keys.items()]
+    return [_join_questions(report, frames, keys) for keys, frames in frames_by_keys.items()]
 
 
-def _join_questions(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str], style: Style) -> ResultsTable:
+def _join_questions(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str]) -> ResultsTable:
     """Make one table of the questions that have the same key columns.
 
     Args:
         report: the report.
         frames: the rows of each question, by question.
         keys: the names of the key columns, which identify a row.
-        style: how intervals are written.
 
     """
     tested = [question for question, frame in frames.items() if frame["p"].notna().any()]
@@ -101,7 +89,7 @@ def _join_questions(report: Report, frames: dict[str, pd.DataFrame], keys: Seque
         row_cases = list(zip(*(map(_empty_if_missing, frame[key].tolist()) for key in keys), strict=True))
         for case in row_cases:
             texts_by_case.setdefault(case, dict(zip(key_titles, map(key_text, keys, case), strict=True)))
-        columns = [_estimate_column(report, question, titles[question], frame, style)]
+        columns = [_estimate_column(report, question, titles[question], frame)]
         if question in judged:
             suffix = f" ({titles[question]})" if len(judged) > 1 else ""
             columns += _verdict_columns(report, question, suffix, frame)
@@ -164,10 +152,10 @@ class _Column(NamedTuple):
     texts: list[str]
 
 
-def _estimate_column(report: Report, question: str, title: str, frame: pd.DataFrame, style: Style) -> _Column:
+def _estimate_column(report: Report, question: str, title: str, frame: pd.DataFrame) -> _Column:
     form = report.term(question).form
     intervals = zip(frame[question], frame["low"], frame["high"], strict=True)
-    return _Column(title, question, [estimate_text(*interval, form, style) for interval in intervals])
+    return _Column(title, question, [estimate_text(*interval, form) for interval in intervals])
 
 
 def _verdict_columns(report: Report, question: str, suffix: str, frame: pd.DataFrame) -> list[_Column]:
@@ -212,17 +200,14 @@ def _beside_columns(report: Report, question: str, frame: pd.DataFrame) -> list[
     return columns
 
 
-def estimate_text(
-    value: float, low: float = math.nan, high: float = math.nan, form: str = "", style: Style = "text"
-) -> str:
-    """Write an estimate and its interval, as in `0.231 (0.219 to 0.243)` or, in Markdown, `0.231 ± 0.012`.
+def estimate_text(value: float, low: float = math.nan, high: float = math.nan, form: str = "") -> str:
+    """Write an estimate and its interval, such as `0.231 (0.219 to 0.243)`.
 
     Args:
         value: the estimate. If it is NaN, the text is empty.
         low: the lower end of the interval. If it is NaN, only the estimate is written.
         high: the upper end of the interval. If it is NaN, only the estimate is written.
         form: a format specification, such as `+.1%`. If it is empty, the estimate has three significant digits.
-        style: how the interval is written. Markdown has both ends of an interval that is not symmetric.
 
     """
     if _is_missing(value):
@@ -230,9 +215,6 @@ def estimate_text(
     estimate = _format_number(value, value, form)
     if math.isnan(low) or math.isnan(high):
         return estimate
-    half_width = (high - low) / 2
-    if style == "markdown" and abs(value - (low + high) / 2) <= _MAX_ASYMMETRY * half_width:
-        return f"{estimate} ± {_format_number(half_width, value, form.lstrip('+'))}"
     return f"{estimate} ({_format_number(low, value, form)} to {_format_number(high, value, form)})"
 
 

@@ -245,21 +245,20 @@ def estimate_from_influences(value: FloatArray, u: FloatArray, shares: FloatArra
     )
 
 
-def half_widths(u: FloatArray, shares: FloatArray, level: float = 0.95) -> FloatArray:
-    """Return half the width of the interval of each of several statistics, (values,).
+def half_widths(u: FloatArray, shares: FloatArray) -> FloatArray:
+    """Return half the width of the 95% interval of each of several statistics, (values,).
 
     It is NaN if there are fewer than `MIN_UNITS` documents, or if an influence on the statistic is not finite.
 
     Args:
         u: the influences of documents, (documents, values).
         shares: the share of the tokens that each document holds, (documents,).
-        level: the level of the intervals.
 
     """
     n = len(u)
     with np.errstate(invalid="ignore", over="ignore"):
         standard_error = np.sqrt((u**2).sum(axis=0) * (n - 1) / n)
-        half_width = scipy.special.stdtrit(degrees_of_freedom(u, shares), (1 + level) / 2) * standard_error
+        half_width = scipy.special.stdtrit(degrees_of_freedom(u, shares), 0.975) * standard_error
     return np.where(np.isfinite(half_width) & (n >= MIN_UNITS), half_width, nan)
 
 

@@ -46,13 +46,13 @@ def all_equal(values: FloatArray | Sequence[float]) -> bool:
     return bool(np.ptp(array) <= ROUNDING * np.abs(array).max())
 
 
-def significant(values: FloatArray, digits: int = 12) -> FloatArray:
-    """Round values to `digits` significant digits.
+def significant(values: FloatArray) -> FloatArray:
+    """Round values to 12 significant digits.
 
     Values that differ only by rounding errors become equal, unless a boundary between two rounded values lies between
     them.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         magnitude = np.floor(np.log10(np.abs(values)))
-        scale = 10.0 ** np.where(np.isfinite(magnitude), np.minimum(digits - 1 - magnitude, 300), 0.0)
+        scale = 10.0 ** np.where(np.isfinite(magnitude), np.minimum(11 - magnitude, 300), 0.0)
         return np.asarray(np.round(values * scale) / scale)
