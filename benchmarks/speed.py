@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -44,8 +44,12 @@ from rbptrack.models.causal import CausalModel, split_model
 BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
 """The largest number of tokens in a batch, with padding, by type of device."""
 
-Seconds = tuple[float, float]
-"""Seconds of wall time, and seconds of processor time in all threads of this process."""
+
+class Seconds(NamedTuple):
+    """Seconds of wall time, and seconds of processor time in all threads of this process."""
+
+    wall: float
+    processor: float
 
 
 def make_batches(corpus: Corpus, batch_tokens: int) -> list[Batch]:
@@ -123,7 +127,7 @@ def time_call(call: Callable[[], object], device: torch.device) -> Seconds:
     call()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return time.perf_counter() - wall_start, time.process_time() - processor_start
+    return Seconds(time.perf_counter() - wall_start, time.process_time() - processor_start)
 
 
 def time_methods(
@@ -146,12 +150,12 @@ def time_methods(
     return seconds
 
 
-def speed_over_bare(seconds: Mapping[str, list[Seconds]], method: str, clock: int) -> float:
-    """Return the speed of a method divided by that of the method `bare`, the median over the rounds.
-
-    `clock` is 0 for wall time and 1 for processor time.
-    """
-    return median(b[clock] / a[clock] for a, b in zip(seconds[method], seconds["bare"], strict=True))
+def speed_over_bare(
+    seconds: Mapping[str, list[Seconds]], method: str, clock: Literal["wall", "processor"] = "wall"
+) -> float:
+    """Return the speed of a method divided by that of the method `bare`, the median over the rounds."""
+    rounds = zip(seconds[method], seconds["bare"], strict=True)
+    return median(getattr(bare, clock) / getattr(own, clock) for own, bare in rounds)
 
 
 def time_shape(shape: str, tokens: int, rounds: int, vocab_size: int) -> dict[str, Any]:
@@ -176,9 +180,9 @@ def time_shape(shape: str, tokens: int, rounds: int, vocab_size: int) -> dict[st
     result: dict[str, Any] = {"shape": shape, "tokens": corpus.num_targets, "rounds": rounds}
     for name in methods:
         result[name] = {
-            "tokens_per_second": corpus.num_targets / median(wall for wall, _ in seconds[name]),
-            "over_bare": speed_over_bare(seconds, name, 0),
-            "over_bare_by_processor": speed_over_bare(seconds, name, 1),
+            "tokens_per_second": corpus.num_targets / median(measured.wall for measured in seconds[name]),
+            "over_bare": speed_over_bare(seconds, name),
+            "over_bare_by_processor": speed_over_bare(seconds, name, "processor"),
         }
     return result
 

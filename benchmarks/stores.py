@@ -107,7 +107,7 @@ def neg_log_rbp(k: FloatArray, s: float, dataset: int) -> FloatArray:
     return np.asarray(level * (s / 1e8) ** -(0.06 + 0.012 * np.log(k)))
 
 
-def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int, length: int) -> None:
+def deliver_measurement(store: Store, *, family: str, s: float, dataset: int, documents: int, length: int) -> None:
     """Write one measurement and deliver it to the store, unless the store has it already.
 
     Args:
@@ -145,7 +145,7 @@ def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int
     Outbox(store).deliver(folder)
 
 
-def make(folder: Path, *, measurements: int, datasets: int, tokens: int, documents: int) -> None:
+def make_store(folder: Path, *, measurements: int, datasets: int, tokens: int, documents: int) -> None:
     """Write all measurements to a store in a folder, one dataset after the other. This changes the working directory.
 
     Args:
@@ -164,7 +164,9 @@ def make(folder: Path, *, measurements: int, datasets: int, tokens: int, documen
     done = 0
     for dataset in range(datasets):
         for family, s in chosen[: measurements - done]:
-            deliver(store, family=family, s=s, dataset=dataset, documents=documents, length=tokens // documents)
+            deliver_measurement(
+                store, family=family, s=s, dataset=dataset, documents=documents, length=tokens // documents
+            )
             done += 1
         print(f"{done} measurements, {time.monotonic() - began:.0f} s", flush=True)
 
@@ -207,7 +209,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="number of times that each command runs")
     options = parser.parse_args()
     if options.command == "make":
-        make(
+        make_store(
             options.folder,
             measurements=options.measurements,
             datasets=options.datasets,

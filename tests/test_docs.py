@@ -196,10 +196,10 @@ def test_lines_agree_if_speeds_and_last_digits_differ() -> None:
     assert not tutorials.lines_agree("14 measured", "13 measured")
 
 
-def test_check_lets_three_dots_stand_for_any_lines_and_refuses_missing_and_additional_lines() -> None:
+def test_check_output_lets_three_dots_stand_for_any_lines_and_refuses_missing_and_additional_lines() -> None:
     command = tutorials.Command("x", ["first", "...", "last"])
-    tutorials.check(command, ["first", "second", "last"])
+    tutorials.check_output(command, ["first", "second", "last"])
     with pytest.raises(tutorials.Different):
-        tutorials.check(command, ["first", "second"])
+        tutorials.check_output(command, ["first", "second"])
     with pytest.raises(tutorials.Different):
-        tutorials.check(tutorials.Command("x", ["first"]), ["first", "second"])
+        tutorials.check_output(tutorials.Command("x", ["first"]), ["first", "second"])

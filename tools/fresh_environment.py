@@ -54,7 +54,7 @@ class Failed(Exception):
     """Raised if the installed package does not work as documented."""
 
 
-def output(command: Sequence[str | Path], folder: Path, variables: Mapping[str, str] | None = None) -> str:
+def run_command(command: Sequence[str | Path], folder: Path, variables: Mapping[str, str] | None = None) -> str:
     """Run a command in a folder, and return what it writes on standard output and standard error.
 
     The command inherits the environment variables of this process, except those that would change what Python, MLflow,
@@ -78,11 +78,11 @@ def output(command: Sequence[str | Path], folder: Path, variables: Mapping[str, 
 
 def tracked_files() -> list[str]:
     """List the files that git tracks, and new files that it does not ignore."""
-    names = output(["git", "ls-files", "-co", "--exclude-standard"], ROOT).splitlines()
+    names = run_command(["git", "ls-files", "-co", "--exclude-standard"], ROOT).splitlines()
     return [name for name in names if (ROOT / name).is_file()]
 
 
-def build(folder: Path) -> Path:
+def build_distributions(folder: Path) -> Path:
     """Build an sdist of the tracked files and a wheel from that sdist in `folder`/dist. Returns the path of the wheel.
 
     Raises Failed if the build fails, or if a distribution does not have exactly the tracked files.
@@ -91,7 +91,7 @@ def build(folder: Path) -> Path:
     for name in tracked_files():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, source / name)
-    output([sys.executable, "-m", "build", "--quiet", "--outdir", folder / "dist", source], folder)
+    run_command([sys.executable, "-m", "build", "--quiet", "--outdir", folder / "dist", source], folder)
     (sdist,) = (folder / "dist").glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         check_contents("sdist", [name.partition("/")[2] for name in archive.getnames()])
@@ -140,7 +140,7 @@ class Environment:
             "HF_HOME": str(place / "hub"),
             "HF_HUB_OFFLINE": "1",
         }
-        output([interpreter, "-m", "venv", self._venv], place)
+        run_command([interpreter, "-m", "venv", self._venv], place)
         (packages,) = self._venv.glob("lib/python*/site-packages")
         (packages / "watch_modules.py").write_text(WATCH_MODULE.format(log=str(self._loaded)))
         (packages / "watch_modules.pth").write_text("import watch_modules\n")
@@ -149,7 +149,7 @@ class Environment:
         """Install the wheel with its dependencies, and with those of an extra if one is named."""
         pip = (self.programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
         package = f"{wheel}[{extra}]" if extra else wheel
-        output([*pip, "-c", ROOT / "constraints.txt", package], self.folder)
+        run_command([*pip, "-c", ROOT / "constraints.txt", package], self.folder)
 
     def rbptrack(self, *words: str, prints: str) -> None:
         """Run the installed program and check what it prints.
@@ -164,7 +164,7 @@ class Environment:
 
         """
         began = time.monotonic()
-        text = output([self.programs / "rbptrack", *words], self.folder, self.variables)
+        text = run_command([self.programs / "rbptrack", *words], self.folder, self.variables)
         command_line = " ".join(["rbptrack", *words])
         if not re.search(prints, text):
             raise Failed(f"{command_line} does not print {prints!r}:\n{text}")
@@ -234,7 +234,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fresh-") as temporary:
         place = Path(temporary).resolve()
         try:
-            wheel = build(place)
+            wheel = build_distributions(place)
             print(f"{wheel.name}: built in {time.monotonic() - began:.0f} s", flush=True)
             environment = Environment(place, options.python)
             environment.install(wheel)

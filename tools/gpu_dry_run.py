@@ -3,11 +3,11 @@
     pip install --target FOLDER torch==2.13.0        # the CUDA build from PyPI, 5 GB, without a folder of CPU wheels
     PYTHONPATH=FOLDER python -m tools.gpu_dry_run
 
-A fake tensor has a shape, a dtype and a device, but no data. The tool scores each small model of `tests/tiny_models.py`
-in float32, bfloat16 and float16, in padded batches, with and without a reference model, among all entries of the
-vocabulary and among the entries that the tokenizer knows, and again while memory runs out. It checks that every result
-is on the GPU, that it has the right dtype, and that the host reads no number. It cannot check numbers, speed and
-memory, because nothing is computed. `make gpu-proof` checks those.
+A fake tensor has a shape, a dtype and a device, but no data. The tool scores padded batches with each small model of
+`tests/tiny_models.py`: in float32, bfloat16 and float16, with and without a reference model, among all entries of the
+vocabulary and among the entries that the tokenizer knows. It scores each batch a second time while memory runs out. It
+checks that every result is on the GPU, that it has the right dtype, and that the host reads no number. It cannot check
+numbers, speed and memory, because nothing is computed. `make gpu-proof` checks numbers, speed and memory.
 """
 
 from __future__ import annotations

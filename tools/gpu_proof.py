@@ -3,9 +3,15 @@
     make gpu-proof                 # on the GPU; writes gpu-proof.json; takes some minutes
     make gpu-proof DEVICE=cpu      # runs the steps with small shapes on the CPU, as a test does
 
-The steps compare scores with float64, the compiled reduction with eager operations, the speed with that of the bare
-forward pass, small models of all architectures and the demo with the CPU, and a measurement in which memory runs out
-with one in which it does not. The exit code is 1 if a rank of the first two steps differs by more than rounding.
+The steps compare
+
+- scores with scores from float64 logits,
+- the compiled reduction with eager operations,
+- the speed of a measurement with the speed of the bare forward pass,
+- ranks of small models of all architectures, and of the demo, with ranks from the CPU,
+- a measurement in which memory runs out with a measurement in which it does not.
+
+The exit code is 1 if a rank of the first two steps differs by more than rounding can explain.
 """
 
 from __future__ import annotations
@@ -180,8 +186,9 @@ def speeds(scale: Scale, device: str) -> Iterator[Row]:
         yield {
             "step": "speed",
             "what": f"{shape}, {_dtype_name(dtype)}",
-            "tokens_per_second": corpus.num_targets / float(np.median([wall for wall, _ in seconds["rbptrack"]])),
-            "over_bare": speed.speed_over_bare(seconds, "rbptrack", 0),
+            "tokens_per_second": corpus.num_targets
+            / float(np.median([measured.wall for measured in seconds["rbptrack"]])),
+            "over_bare": speed.speed_over_bare(seconds, "rbptrack"),
             "peak_bytes": _measure(model, corpus)[1],
         }
 

@@ -152,16 +152,39 @@ def run_case(case: Case, native_folder: Path, expected: Sequence[str]) -> CaseRe
     if case.versions and versions == library_versions(Path(sys.executable)):
         return CaseResult(case.name, "left out, because these are the installed versions")
     print(f"{case.name}: {versions} {dict(case.variables)}", flush=True)
-    tests = run(case, [python, "-m", "pytest", "-p", "no:cacheprovider", *TESTS], ROOT)
-    passed = tests.returncode == 0
-    if not passed:
-        print(tests.stdout, flush=True)
-    summary = tests.stdout.splitlines()[-1].partition(" in ")[0] if passed else "failed"
-    result = CaseResult(case.name, versions, summary, passed=passed)
+    result = run_tests(case, python, versions)
     if not expected:
         return result
     if case is CASES[0]:
         return replace(result, analysed=f"{len(expected)} lines", measured=f"{len(expected)} lines")
+    return compare_demos(result, case, python, native_folder, expected)
+
+
+def run_tests(case: Case, python: Path, versions: str) -> CaseResult:
+    """Run the tests of `TESTS`, and print their output if one fails."""
+    tests = run_command(case, [python, "-m", "pytest", "-p", "no:cacheprovider", *TESTS], ROOT)
+    if tests.returncode:
+        print(tests.stdout, flush=True)
+        return CaseResult(case.name, versions, "failed", passed=False)
+    return CaseResult(case.name, versions, tests.stdout.splitlines()[-1].partition(" in ")[0])
+
+
+def compare_demos(
+    result: CaseResult, case: Case, python: Path, native_folder: Path, expected: Sequence[str]
+) -> CaseResult:
+    """Analyse the first case's demo and a demo of this case, and compare the printed lines with those expected.
+
+    Args:
+        result: the result of the case's tests.
+        case: the case.
+        python: the Python of the case.
+        native_folder: the folder with the demo of the first case.
+        expected: the lines that the first case printed about its demo.
+
+    Returns:
+        The result with the outcome of both comparisons.
+
+    """
     analysed = analysis_lines(native_folder, case, python)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -176,7 +199,7 @@ def run_case(case: Case, native_folder: Path, expected: Sequence[str]) -> CaseRe
         result,
         analysed="different" if analysis_diff else "equal",
         measured="different" if measurement_diff else measured_text,
-        passed=passed and not analysis_diff and not measurement_diff,
+        passed=result.passed and not analysis_diff and not measurement_diff,
     )
 
 
@@ -279,7 +302,7 @@ def library_versions(python: Path) -> str:
     return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def run(case: Case, words: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
+def run_command(case: Case, words: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command with the variables of a case. Standard error is part of the output."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(KERNEL_VARIABLES)}
     return subprocess.run(
@@ -295,7 +318,7 @@ def run(case: Case, words: Sequence[str | Path], folder: Path) -> subprocess.Com
 
 def measure_demo(case: Case, python: Path, folder: Path) -> bool:
     """Measure the demo into a folder. Returns whether that succeeded; if not, prints why."""
-    demo = run(case, [python, "-m", "rbptrack", "demo", "analyzers=[]"], folder)
+    demo = run_command(case, [python, "-m", "rbptrack", "demo", "analyzers=[]"], folder)
     if demo.returncode:
         print(f"{case.name}: the demo failed with exit code {demo.returncode}:", demo.stdout, sep="\n", flush=True)
     return demo.returncode == 0
@@ -304,7 +327,9 @@ def measure_demo(case: Case, python: Path, folder: Path) -> bool:
 def analysis_lines(folder: Path, case: Case, python: Path) -> list[str]:
     """Return the lines that all analyzers print about a folder's store. If they fail, print why and return no line."""
     wide = replace(case, variables={**case.variables, "COLUMNS": "400"})  # wide enough for all columns
-    analysis = run(wide, [python, "-W", "ignore", "-c", "from tools.processors import print_all; print_all()"], folder)
+    analysis = run_command(
+        wide, [python, "-W", "ignore", "-c", "from tools.processors import print_all; print_all()"], folder
+    )
     if analysis.returncode:
         print(f"{case.name}: the analysis failed with exit code {analysis.returncode}:\n{analysis.stdout}", flush=True)
         return []

@@ -104,7 +104,7 @@ def code(text: object) -> str:
     return f"`{text}`" if str(text) else ""
 
 
-def commands() -> str:
+def commands_page() -> str:
     """Return the page of the program's commands with their arguments and flags."""
     program: Any = typer.main.get_command(app)
     program.commands = {name: command for name, command in program.commands.items() if not command.hidden}
@@ -115,7 +115,7 @@ def commands() -> str:
     return text
 
 
-def options() -> str:
+def options_page() -> str:
     """Return the page of the keys of a sweep's config."""
     hints = get_type_hints(Config)
     parts = [
@@ -125,23 +125,23 @@ def options() -> str:
         "--resolve` to it. `reference=NAME` measures a second model in the same pass, and `reference.*` takes the keys "
         "of `model.*`.",
         "## The sweep and the cell",
-        _keys((Config, CellConfig), ""),
+        _keys_table((Config, CellConfig), ""),
     ]
     for group in ("model", "dataset", "k", "engine", "launch", "tracking", "plugins"):
         schema = hints[group]
         parts += [
             f"## {group}",
             _prose(" ".join(inspect.cleandoc(schema.__doc__).split())),
-            _keys((schema,), f"{group}."),
+            _keys_table((schema,), f"{group}."),
         ]
     for kind in (IMPORTERS, EXPORTERS):
         parts.append(f"## {kind.name.capitalize()}s")
-        for name, plugin in _built_in(kind):
+        for name, plugin in _built_in_plugins(kind):
             parts += [f"### {name}", _prose(inspect.getdoc(plugin) or ""), _options_table(plugin)]
     return "\n\n".join(part for part in parts if part)
 
 
-def _keys(schemas: Iterable[type], prefix: str) -> str:
+def _keys_table(schemas: Iterable[type], prefix: str) -> str:
     rows: dict[str, tuple[str, str, str]] = {}
     for schema in schemas:
         hints = get_type_hints(schema)
@@ -155,11 +155,11 @@ def _keys(schemas: Iterable[type], prefix: str) -> str:
                 values = ", ".join(code(member.value) for member in kind)
                 about = meaning or " ".join(inspect.cleandoc(kind.__doc__ or "").split())
                 meaning = f"{values}. {about}"
-            rows.setdefault(entry.name, (code(prefix + entry.name), code(_default(entry)), meaning))
+            rows.setdefault(entry.name, (code(prefix + entry.name), code(_default_text(entry)), meaning))
     return table(["key", "default", "meaning"], rows.values())
 
 
-def _default(entry: Field[Any]) -> str:
+def _default_text(entry: Field[Any]) -> str:
     default = entry.default
     if entry.default_factory is not MISSING:
         default = entry.default_factory()
@@ -171,7 +171,7 @@ def _default(entry: Field[Any]) -> str:
     return shown if default or isinstance(default, (bool, int)) else ""
 
 
-def configs() -> str:
+def configs_page() -> str:
     """Return the page of the models and datasets that come with the package."""
     families: dict[str, dict[str, dict[str, Any]]] = {}
     for path in sorted((ROOT / "conf/model").glob("*/*.yaml")):
@@ -197,7 +197,7 @@ def configs() -> str:
     ])  # fmt: skip
 
 
-def analyzers() -> str:
+def analyzers_page() -> str:
     """Return the page with the method, the options and the glossary of each built-in analyzer."""
     parts = [
         "# Analyzers",
@@ -206,7 +206,7 @@ def analyzers() -> str:
         "of them. In addition to the columns below, a result has a family, a dataset, a metric, a 95% interval (`low`, "
         "`high`), a p-value (`p`), this p-value after Holm's correction (`p_holm`), and a verdict.",
     ]
-    for name, plugin in _built_in(ANALYZERS):
+    for name, plugin in _built_in_plugins(ANALYZERS):
         module = inspect.getmodule(plugin)
         method = inspect.cleandoc(inspect.getdoc(module) or "")
         parts += [f"## {name}", _prose(method), _options_table(plugin)]
@@ -219,7 +219,7 @@ def analyzers() -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def plugins() -> str:
+def plugins_page() -> str:
     """Return the page of the names that plugins may import, and of the columns of a rank table."""
     parts = [
         "# What plugins import",
@@ -241,7 +241,7 @@ def plugins() -> str:
     return "\n\n".join([*parts, "## The columns of a rank table", about, table(["column", "meaning"], rows)])
 
 
-def columns() -> str:
+def columns_page() -> str:
     """Return the page of the columns of `Runs.frame`, as `rbptrack.facts` describes them."""
     parts = [
         "# Columns of measurements",
@@ -260,23 +260,23 @@ def columns() -> str:
         rows = []
         for fact in FACTS:
             if fact.subject is subject:
-                rows.append((code(fact.name), fact.dtype, fact.place.value, fact.meaning, _marks(fact)))
+                rows.append((code(fact.name), fact.dtype, fact.place.value, fact.meaning, _uses(fact)))
         parts += [f"## {subject.value}", table(["column", "type", "in MLflow", "meaning", "uses"], rows)]
     return "\n\n".join(parts)
 
 
-def _marks(fact: Fact) -> str:
+def _uses(fact: Fact) -> str:
     """Return the uses of a fact, such as `law, tokens, imported`."""
-    marks = {
+    applies_by_use = {
         "law": fact.equal_within is Scope.LAW,
         "point": fact.equal_within is Scope.POINT,
         "tokens": fact.same_tokens,
         "imported": fact.importable,
     }
-    return ", ".join(word for word, applies in marks.items() if applies)
+    return ", ".join(use for use, applies in applies_by_use.items() if applies)
 
 
-def _built_in(kind: PluginKind[Any]) -> list[tuple[str, type[Plugin]]]:
+def _built_in_plugins(kind: PluginKind[Any]) -> list[tuple[str, type[Plugin]]]:
     plugins = find_plugins(kind)
     classes = plugins.load_all()
     return [(name, cls) for name, cls in classes.items() if plugins.entries[name].built_in]
@@ -296,12 +296,12 @@ def _options_table(plugin: type[Plugin]) -> str:
 def pages() -> dict[str, str]:
     """Return the text of every page by its name."""
     texts = {
-        "commands": commands(),
-        "options": options(),
-        "configs": configs(),
-        "analyzers": analyzers(),
-        "plugins": plugins(),
-        "columns": columns(),
+        "commands": commands_page(),
+        "options": options_page(),
+        "configs": configs_page(),
+        "analyzers": analyzers_page(),
+        "plugins": plugins_page(),
+        "columns": columns_page(),
         "api": API,
     }
     return {name: f"{MARK}\n\n{text.rstrip()}\n" for name, text in texts.items()}

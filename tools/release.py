@@ -20,7 +20,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.fresh_environment import ROOT, Failed, build, output
+from tools.fresh_environment import ROOT, Failed, build_distributions, run_command
 
 
 def versions_and_dates(citation: str, changelog: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -41,7 +41,7 @@ def versions_and_dates(citation: str, changelog: str) -> tuple[dict[str, str], d
 
 def git(*words: str) -> str:
     """Run git in the repository and return what it prints. Raises Failed if it fails."""
-    return output(["git", *words], ROOT)
+    return run_command(["git", *words], ROOT)
 
 
 def missing_conditions(version: str, dates: dict[str, str]) -> list[str]:
@@ -77,7 +77,7 @@ def release(*, with_tag: bool) -> None:
         print(problem, file=sys.stderr)
     tag = ("tag", "--annotate", f"v{version}", "--message", f"rbptrack {version}")
     with tempfile.TemporaryDirectory(prefix="release-") as folder:
-        built = build(Path(folder)).parent
+        built = build_distributions(Path(folder)).parent
         print(f"built: {', '.join(sorted(path.name for path in built.iterdir()))}")
         if with_tag:
             git(*tag)

@@ -90,7 +90,7 @@ def blocks(page: Path) -> Iterator[tuple[str, str]]:
             yield title, text
 
 
-def run(page: Path, folder: Path, *, write: bool = False) -> None:
+def run_page(page: Path, folder: Path, *, write: bool = False) -> None:
     """Write the files of a page, run its commands, and compare what they print with the page.
 
     Args:
@@ -121,19 +121,19 @@ def run(page: Path, folder: Path, *, write: bool = False) -> None:
             continue
         for command in parse_commands(text):
             began = time.monotonic()
-            printed = _output(command.words, page_folder, home)
+            printed = _run_command(command.words, page_folder, home)
             print(f"{page.name}: $ {command.words.splitlines()[0]}  {time.monotonic() - began:.0f} s", flush=True)
             if not write:
-                check(command, printed)
+                check_output(command, printed)
                 continue
-            rewrite(page, command, printed)
+            rewrite_output(page, command, printed)
             for _, readme_text in blocks(README):
                 for readme_command in parse_commands(readme_text):
                     if readme_command.words == command.words:
-                        rewrite(README, readme_command, printed)
+                        rewrite_output(README, readme_command, printed)
 
 
-def _output(words: str, folder: Path, home: Path) -> list[str]:
+def _run_command(words: str, folder: Path, home: Path) -> list[str]:
     """Run a command, and return the lines of its standard output and standard error."""
     inherited = {name: os.environ[name] for name in ("LANG", "LC_ALL", "CI", "OMP_NUM_THREADS") if name in os.environ}
     programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -155,7 +155,7 @@ def _output(words: str, folder: Path, home: Path) -> list[str]:
     return [line.rstrip() for line in plain.rstrip("\n").splitlines()]
 
 
-def check(command: Command, printed: Sequence[str]) -> None:
+def check_output(command: Command, printed: Sequence[str]) -> None:
     """Compare the lines that a page shows with the lines that the command printed. Raises Different."""
     position = 0  # of the first printed line that is not compared yet
     may_skip = False  # whether the page leaves out lines here
@@ -196,7 +196,7 @@ def _numbers_agree(documented: str, printed: str) -> bool:
     return abs(difference) < 2.5 * 10.0**-digits
 
 
-def rewrite(page: Path, command: Command, printed: Sequence[str]) -> None:
+def rewrite_output(page: Path, command: Command, printed: Sequence[str]) -> None:
     """Replace each line that a page shows below a command by the most similar printed line, in their order."""
     lines: list[str] = []
     position = 0  # of the first printed line that is not used yet
@@ -231,7 +231,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tutorials-") as temporary:
         for page in options.pages or pages():
             try:
-                run(page, (options.folder or Path(temporary)).absolute(), write=options.write)
+                run_page(page, (options.folder or Path(temporary)).absolute(), write=options.write)
             except Different as error:
                 print(f"error: {page}: {error}", file=sys.stderr)
                 differ += 1

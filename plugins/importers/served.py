@@ -93,8 +93,9 @@ class Served(Importer):
                 response = _parse_response(line, places[-1])
                 models.add(str(response.get("model") or ""))
                 try:
-                    engines.add(_find_engine(response))
-                    documents.append(self._scored_tokens(response))
+                    engine = _find_engine(response)
+                    engines.add(engine)
+                    documents.append(self._scored_tokens(response, engine))
                 except BadInput as error:
                     raise BadInput(f"{places[-1]}: {error}") from error
                 except (TypeError, AttributeError, LookupError, ValueError, OverflowError) as error:
@@ -123,12 +124,11 @@ class Served(Importer):
             columns[CE] = -math.fsum(logprob) / len(logprob)
         yield ImportedMeasurement(columns, ranks=ranks, repo=hub_id(model), notes=PRECISION_NOTE)
 
-    def _scored_tokens(self, response: Mapping[str, Any]) -> FloatArray:
+    def _scored_tokens(self, response: Mapping[str, Any], engine: str) -> FloatArray:
         """Return the scored tokens of a response, (tokens, 4), with the fields of `Token`.
 
         The first token, special tokens and the token after each special token are not scored.
         """
-        engine = _find_engine(response)
         tokens = _TOKEN_READERS[engine](response)
         if self.special and engine == "echo":
             raise BadInput("special=... cannot be used: an echo does not contain the ids of its tokens")

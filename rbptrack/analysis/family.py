@@ -72,11 +72,11 @@ class Family:
     @cached_property
     def s(self) -> FloatArray:
         """The distinct sizes S, ascending, (m,)."""
-        return np.unique(self._each_s)
+        return np.unique(self._s_of_runs)
 
     @cached_property
     def labels(self) -> list[str]:
-        """The published label of each size, such as `70m`, m of them. A size without a label gets a short form of S."""
+        """The published label of each size, such as `70m`, or a short form of S if the size has no label; m labels."""
         labels = []
         for s, sizes in zip(self.s.tolist(), self.by_size("size"), strict=True):
             labels.append("+".join(filter(None, dict.fromkeys(sizes))) or compact(s))
@@ -98,7 +98,9 @@ class Family:
     def by_size(self, column: str) -> list[list[str]]:
         """Return the values of a column for each size as texts, m lists."""
         texts: dict[float, list[str]] = {}
-        for s, text in zip(self._each_s.tolist(), self.rows[column].astype("string").fillna("").tolist(), strict=True):
+        for s, text in zip(
+            self._s_of_runs.tolist(), self.rows[column].astype("string").fillna("").tolist(), strict=True
+        ):
             texts.setdefault(s, []).append(str(text))
         return [texts[s] for s in self.s.tolist()]
 
@@ -136,7 +138,7 @@ class Family:
         logged = self.rows[name].to_numpy(np.float64, na_value=np.nan)
         if len(self.s) == len(logged):  # one run of each size, ascending in S
             return logged
-        return pd.Series(logged).groupby(self._each_s, sort=True).mean().to_numpy()
+        return pd.Series(logged).groupby(self._s_of_runs, sort=True).mean().to_numpy()
 
     def comparable_with(self, other: Family) -> bool:
         """Whether the law of this family may be compared with that of another.
@@ -152,7 +154,7 @@ class Family:
         return self.rows[keys].iloc[0].astype("string").fillna("").tolist()
 
     @cached_property
-    def _each_s(self) -> FloatArray:
+    def _s_of_runs(self) -> FloatArray:
         return self.rows["non_embedding_params"].to_numpy(np.float64, na_value=np.nan)
 
 

@@ -23,8 +23,8 @@ _CONDITIONS = [fact.name for fact in FACTS if fact.importable and fact.distingui
 _UPPER_BOUNDS = {"non_embedding_params": "total_params", "documents": "num_tokens", "context": "seq_len"}
 
 
-def _refuse_other_types(value: object) -> object:
-    """Raise ValueError for values that are no numbers, but that pydantic would accept: True and `0_5`."""
+def _refuse_bool_and_underscore(value: object) -> object:
+    """Raise ValueError for True, False and texts such as `0_5`, which pydantic would accept as numbers."""
     if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
         raise ValueError("must be a number")
     return value
@@ -41,12 +41,14 @@ def _refuse_control_characters(text: str) -> str:
     return text
 
 
-_Number = Annotated[float, BeforeValidator(_refuse_other_types), Field(allow_inf_nan=False)]
+_Number = Annotated[float, BeforeValidator(_refuse_bool_and_underscore), Field(allow_inf_nan=False)]
 _NonNegative = Annotated[_Number, Field(ge=0)]
 _Share = Annotated[_Number, Field(ge=0, le=1)]
-_Count = Annotated[int, BeforeValidator(whole_number), BeforeValidator(_refuse_other_types), Field(ge=1, lt=10**18)]
+_Count = Annotated[
+    int, BeforeValidator(whole_number), BeforeValidator(_refuse_bool_and_underscore), Field(ge=1, lt=10**18)
+]
 _ExactCount = Annotated[
-    int, BeforeValidator(_read_exact_number), BeforeValidator(_refuse_other_types), Field(ge=1, lt=2**31)
+    int, BeforeValidator(_read_exact_number), BeforeValidator(_refuse_bool_and_underscore), Field(ge=1, lt=2**31)
 ]
 _Label = Annotated[
     str, StringConstraints(strip_whitespace=True, max_length=200), AfterValidator(_refuse_control_characters)
@@ -79,7 +81,7 @@ class ImportedRow(BaseModel):
     weights: _Label | None = None
     vocab_size: _ExactCount | None = None
     seq_len: _ExactCount | None = None
-    context: Annotated[int, BeforeValidator(_refuse_other_types), Field(ge=0, lt=2**31)] | None = None
+    context: Annotated[int, BeforeValidator(_refuse_bool_and_underscore), Field(ge=0, lt=2**31)] | None = None
     documents: _ExactCount | None = None
     num_tokens: _Count | None = None
     dtype: _Label | None = None

@@ -326,12 +326,11 @@ class Runs:
             Unreadable: the file of texts is damaged.
 
         """
-        known = self._reader.token_texts(self.run_id(run))
+        text_of_token = self._reader.token_texts(self.run_id(run))
         texts = []
         for token in map(int, ids):
-            texts.append(
-                json.dumps(readable_text(known[token]), ensure_ascii=False) if token in known else f"id {token}"
-            )
+            text = text_of_token.get(token)
+            texts.append(f"id {token}" if text is None else json.dumps(readable_text(text), ensure_ascii=False))
         return texts
 
     def scores(self) -> pd.DataFrame:

@@ -8,10 +8,10 @@ Write this in a test file:
     class TestMine(AnalyzerContract):
         analyzer = Mine()
 
-pytest then checks that the analyzer explains its questions and columns, imports neither mlflow nor torch, returns the
-same report for the same runs, does not change its input, can be pickled, and has no interval with fewer than 20
-documents. Use `NeedsRanks` in place of `AnalyzerContract` for an analyzer that reads ranks, `NeedsSizes` for an
-analyzer of laws in size, or both.
+pytest then runs the tests of `AnalyzerContract`. They check, for example, that the analyzer explains its questions and
+columns, that it imports neither mlflow nor torch, that it does not change its input, and that it has no interval with
+fewer than 20 documents. Use `NeedsRanks` in place of `AnalyzerContract` for an analyzer that reads ranks, `NeedsSizes`
+for an analyzer of laws in size, or both.
 """
 
 from __future__ import annotations

@@ -66,13 +66,13 @@ def _print_table(table: ResultsTable) -> None:
 def columns_by_importance(table: ResultsTable) -> tuple[pd.DataFrame, list[str]] | None:
     """Drop the asides of a table, and order its columns by importance.
 
-    A narrow terminal shows only the first of these columns. First come the keys, then the estimate and the verdict of
-    each question, the effects that would be found in 80% of cases, p-values, and last the numbers that a report adds
-    beside its estimates.
+    A narrow terminal shows only the most important columns. The keys are the most important ones. Then come the
+    estimates and verdicts, the effects that would be found in 80% of cases, and the p-values. Numbers that a report
+    adds beside its estimates are the least important ones.
 
     Returns:
-        The table without asides, and the titles of its columns, the most important first. The result is None if the
-        table has no estimate.
+        The table without asides, and the titles of its columns, the most important first. None if the table has no
+        estimate.
 
     """
     table = table.without_asides()

@@ -86,12 +86,12 @@ class Lines:
         """The deviations of ln y from the lines, (quantities, m)."""
         ln_a = self.ln_y @ self.ln_a_weights
         alpha = self.ln_y @ self.alpha_weights
-        return self.without_rounding(self.ln_y - ln_a[:, None] + np.outer(alpha, np.log(self.s)))
+        return self.drop_rounding_errors(self.ln_y - ln_a[:, None] + np.outer(alpha, np.log(self.s)))
 
     @cached_property
     def squares_around_mean(self) -> FloatArray:
         """The sums of squared deviations of ln y from its mean over the sizes, (quantities,)."""
-        deviations = self.without_rounding(self.ln_y - self.ln_y.mean(axis=1, keepdims=True))
+        deviations = self.drop_rounding_errors(self.ln_y - self.ln_y.mean(axis=1, keepdims=True))
         return np.asarray((deviations**2).sum(axis=1))
 
     @cached_property
@@ -128,11 +128,11 @@ class Lines:
         if np.abs(curved).max() <= ROUNDING * square.max():
             return [Estimate(nan, df=nan)] * len(self.y)
         weights = curved / (curved @ curved)
-        residuals = self.without_rounding(self.residuals - np.outer(self.ln_y @ weights, curved))
+        residuals = self.drop_rounding_errors(self.residuals - np.outer(self.ln_y @ weights, curved))
         df = self.sizes - 3
         return self.estimates(weights, _variance(residuals, df) * (weights @ weights), df)
 
-    def without_rounding(self, deviations: FloatArray) -> FloatArray:
+    def drop_rounding_errors(self, deviations: FloatArray) -> FloatArray:
         """Set deviations of ln y to 0 if they may be rounding errors of y or of ln y.
 
         Args:

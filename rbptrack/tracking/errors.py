@@ -13,12 +13,7 @@ from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuse
 from rbptrack.base.secrets import without_password
 
 _LIBRARIES = ("mlflow", "sqlalchemy", "requests", "urllib3")
-_STATUS_OF_NO_ANSWER = (
-    429,
-    502,
-    503,
-    504,
-)  # HTTP; from a busy server, or from a proxy for a server that is down
+_STATUS_OF_NO_ANSWER = (429, 502, 503, 504)  # HTTP; from a busy server, or a proxy for a server that is down
 _CONNECTION_ERRORS = (
     "ConnectionError",
     "Timeout",
@@ -54,10 +49,10 @@ def translate_errors(uri: str) -> Iterator[None]:
         # A missing database driver raises ImportError.
         if not from_library and not isinstance(error, (OSError, sqlite3.Error, ImportError)):
             raise
-        raise _explain(error, without_password(uri)) from error
+        raise _explain_error(error, without_password(uri)) from error
 
 
-def _explain(error: Exception, store: str) -> RbptrackError:
+def _explain_error(error: Exception, store: str) -> RbptrackError:
     """Return the error for the user that explains an error of MLflow or its database. `store` is the shown address."""
     causes = list(_errors_within(error))
     quoted = textwrap.shorten(without_password(str(error)), _MAX_QUOTED, placeholder=" ...")

@@ -37,7 +37,7 @@ class Experiment:
     def find(self) -> str | None:
         """Return the ID of the experiment, or None if it does not exist. Raises BadInput if it was deleted."""
         if self._id is None and self.connection.exists:
-            experiment = self._fetch()
+            experiment = self._fetch_experiment()
             if experiment is not None:
                 self._id = str(experiment.experiment_id)
         return self._id
@@ -102,7 +102,7 @@ class Experiment:
         server = self.connection.shown_address.rstrip("/")
         return f"{server}/#/experiments/{self.find()}/runs/{run_id}?workflowType=machine_learning"
 
-    def _fetch(self) -> MlflowExperiment | None:
+    def _fetch_experiment(self) -> MlflowExperiment | None:
         client = self.connection.client
         with self.connection.translated_errors():
             experiment: MlflowExperiment | None = client.get_experiment_by_name(self.name)

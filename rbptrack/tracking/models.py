@@ -46,9 +46,9 @@ def find_or_create_logged_model(experiment: Experiment, record: Record, run_id: 
                 order_by=[{"field_name": "creation_time", "ascending": True}],
                 max_results=1,
             )
-            model = models[0] if models else _create(experiment, record, run_id)
+            model = models[0] if models else _create_logged_model(experiment, record, run_id)
             if model.status != LoggedModelStatus.READY:
-                _complete(client, model)
+                _complete_logged_model(client, model)
         except MlflowException as error:
             if error.error_code == "ENDPOINT_NOT_FOUND":
                 return None
@@ -56,7 +56,7 @@ def find_or_create_logged_model(experiment: Experiment, record: Record, run_id: 
     return str(model.model_id)
 
 
-def _create(experiment: Experiment, record: Record, run_id: str) -> LoggedModel:
+def _create_logged_model(experiment: Experiment, record: Record, run_id: str) -> LoggedModel:
     """Create a LoggedModel without the file that describes it. Its status is PENDING."""
     from mlflow.utils.mlflow_tags import MLFLOW_MODEL_IS_EXTERNAL
 
@@ -72,7 +72,7 @@ def _create(experiment: Experiment, record: Record, run_id: str) -> LoggedModel:
     )
 
 
-def _complete(client: MlflowClient, model: LoggedModel) -> None:
+def _complete_logged_model(client: MlflowClient, model: LoggedModel) -> None:
     """Write the file that describes a LoggedModel, which MLflow needs to register it, and set its status to READY.
 
     This function uses private functions of MLflow, because the public `mlflow.create_external_model` cannot complete

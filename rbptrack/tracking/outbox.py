@@ -76,8 +76,8 @@ class Outbox:
         """Log a finished measurement as a run, and remove its folder.
 
         If the store already has an equivalent finished run (`Store.find_equivalent`), no second run is created. A
-        forced measurement always gets a run of its own. A folder that waits for another store is logged, too, but not
-        removed.
+        forced measurement always gets a run of its own. A folder that waits for another store is logged to this store
+        as well, but stays in its place.
 
         Args:
             folder: the folder with record.json and the files that it names.

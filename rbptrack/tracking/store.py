@@ -104,8 +104,9 @@ class Store(Artifacts):
     def find_equivalent(self, record: Record) -> str | None:
         """Return the ID of the newest finished run that is equivalent to a record, or None if there is no such run.
 
-        A run with the record's fingerprint is equivalent. There is one exception: a later import with other numbers
-        corrects the run, and has its fingerprint, because the fingerprint of an import does not depend on its numbers.
+        A run with the record's fingerprint is equivalent, with one exception. The fingerprint of an import does not
+        depend on the imported numbers. If the record is a later import with other numbers, it corrects the run, so the
+        run is not equivalent.
         """
         run = self._find_newest(record.fingerprint)
         if run is None:
@@ -312,7 +313,7 @@ class Store(Artifacts):
                 yield run
 
     def scores(self) -> pd.DataFrame:
-        """Return the imported scores of tasks. Of several scores of a model in one task, only the newest is used."""
+        """Return the imported scores of tasks. Only the newest score of each model, revision and task is used."""
         condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SCORES}'"
         tables = [
             _read_scores(self.recorded_file(run.info.run_id, SCORES_FILE)) for run in self.reports.search(condition)

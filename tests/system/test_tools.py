@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -45,17 +46,20 @@ def test_time_methods_times_every_method_in_every_round() -> None:
     assert {method: len(rounds) for method, rounds in seconds.items()} == {"bare": 2, "none": 2}
 
 
-@pytest.mark.parametrize(("clock", "ratio"), [(0, 1.0), (1, 1.5)])
-def test_speed_over_bare_is_the_median_over_rounds(clock: int, ratio: float) -> None:
+@pytest.mark.parametrize(("clock", "ratio"), [("wall", 1.0), ("processor", 1.5)])
+def test_speed_over_bare_is_the_median_over_rounds(clock: Literal["wall", "processor"], ratio: float) -> None:
     """Each round has the seconds of two clocks."""
-    seconds = {"ours": [(1.0, 2.0), (2.0, 3.0), (4.0, 4.0)], "bare": [(2.0, 3.0), (1.0, 9.0), (4.0, 4.0)]}
+    seconds = {
+        "ours": [speed.Seconds(1.0, 2.0), speed.Seconds(2.0, 3.0), speed.Seconds(4.0, 4.0)],
+        "bare": [speed.Seconds(2.0, 3.0), speed.Seconds(1.0, 9.0), speed.Seconds(4.0, 4.0)],
+    }
     assert speed.speed_over_bare(seconds, "ours", clock) == ratio
 
 
-def test_stores_make_twice_makes_measurements_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_make_store_twice_makes_measurements_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        stores.make(tmp_path, measurements=4, datasets=2, tokens=2000, documents=20)
+        stores.make_store(tmp_path, measurements=4, datasets=2, tokens=2000, documents=20)
     frame = Store().runs().frame
     assert len(frame) == 4
     assert sorted(set(frame["dataset"])) == ["texts-0", "texts-1"]
@@ -179,7 +183,7 @@ def releasable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def repository(releasable: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Git repository with the files of `releasable`. `release.build` is replaced: it makes an empty wheel."""
+    """A Git repository with the files of `releasable`. `build_distributions` is replaced: it makes an empty wheel."""
     for words in (
         ["init"],
         ["config", "user.name", "a"],
@@ -195,7 +199,7 @@ def repository(releasable: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         wheel.touch()
         return wheel
 
-    monkeypatch.setattr(release, "build", build)
+    monkeypatch.setattr(release, "build_distributions", build)
     return releasable
 
 
