@@ -179,11 +179,11 @@ def keep_documents_that_reach_last_bin(sums: FloatArray) -> FloatArray:
     common_bins = np.flatnonzero(reached.sum(axis=0) >= max(MIN_REACH, len(sums) / 2))
     if not len(common_bins):
         return np.zeros_like(sums)
-    last = common_bins[-1]
-    kept = sums * reached[:, last, None, None]
-    kept[:, last + 1 :] = 0
-    kept[:, kept[..., 0].sum(axis=0) < MIN_TOKENS] = 0
-    return kept
+    last_bin = common_bins[-1]
+    kept_sums = sums * reached[:, last_bin, None, None]
+    kept_sums[:, last_bin + 1 :] = 0
+    kept_sums[:, kept_sums[..., 0].sum(axis=0) < MIN_TOKENS] = 0
+    return kept_sums
 
 
 @dataclass(frozen=True)

@@ -175,22 +175,22 @@ def prediction_errors(law: Law, left_out: int, form: str, d: FloatArray) -> dict
         `your_form`. NaN if a form cannot be fitted to the other sizes.
 
     """
-    kept = slice(None, -left_out)
-    predicted = slice(-left_out, None)
-    s, y = law.s[kept], law.y[kept]
-    ln_y = np.log(law.y[predicted])
+    fitted_sizes = slice(None, -left_out)
+    predicted_sizes = slice(-left_out, None)
+    s, y = law.s[fitted_sizes], law.y[fitted_sizes]
+    ln_y = np.log(law.y[predicted_sizes])
     power_law = fit(s, y)
-    ln_ratios = ln_y - power_law.ln_a.value + power_law.alpha.value * np.log(law.s[predicted])
+    ln_ratios = ln_y - power_law.ln_a.value + power_law.alpha.value * np.log(law.s[predicted_sizes])
     errors = {"prediction": _root_mean_square_error(ln_ratios), "with_floor": np.nan}
     fits: dict[str, Callable[[], FormFit]] = {}
     if len(s) >= 4:
         fits["with_floor"] = partial(fit_floor, s, y, with_interval=False)
     if form:
         errors["your_form"] = np.nan
-        fits["your_form"] = partial(fit_form, form, s, y, d[kept], with_intervals=False)
+        fits["your_form"] = partial(fit_form, form, s, y, d[fitted_sizes], with_intervals=False)
     for name, fit_to_sizes in fits.items():
         with suppress(BadInput):  # the form cannot be fitted
-            ln_ratios = ln_y - np.log(fit_to_sizes().curve(law.s[predicted], d[predicted]))
+            ln_ratios = ln_y - np.log(fit_to_sizes().curve(law.s[predicted_sizes], d[predicted_sizes]))
             errors[name] = _root_mean_square_error(ln_ratios)
     return errors
 

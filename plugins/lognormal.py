@@ -455,13 +455,13 @@ def _headline(report: Report, most_documents: int) -> str:
     )
     gain = report.frame("gain")
     deviation = f"no RBP_k differs by more than {format_number(gain['ks_lognormal'].max(), '.3f')} from the lognormal's"
-    known = gain[gain["low"].notna()]
-    if len(known) == 1:
-        row = known.iloc[0]
+    with_interval = gain[gain["low"].notna()]
+    if len(with_interval) == 1:
+        row = with_interval.iloc[0]
         gained, low, high = (format_number(row[name], ".3f") for name in ("gain", "low", "high"))
         better = f"the lognormal is better than Zipf's law by {gained} ({low} to {high}) nats a token"
-    elif len(known):
-        better = f"the lognormal is better than Zipf's law by {range_text(known['gain'], '.3f')} nats a token"
+    elif len(with_interval):
+        better = f"the lognormal is better than Zipf's law by {range_text(with_interval['gain'], '.3f')} nats a token"
     else:
         better = ""
     if tested:

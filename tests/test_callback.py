@@ -32,7 +32,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trainer, Any, str
     folder = tmp_path_factory.mktemp("out")
     model = AutoModelForCausalLM.from_pretrained(embedded("models/6k"), dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(embedded("tokenizer"))
-    data = [{"input_ids": ids, "labels": ids} for ids in (tokenizer(text)["input_ids"][:16] for text in TEXTS * 4)]
+    examples = [{"input_ids": ids, "labels": ids} for ids in (tokenizer(text)["input_ids"][:16] for text in TEXTS * 4)]
     arguments = TrainingArguments(
         str(folder / "out"),
         max_steps=3,
@@ -52,7 +52,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trainer, Any, str
     )
     uri = f"sqlite:///{folder}/mlflow.db"
     rank = RankCallback(TEXTS, tokenizer, ks=(1, 10, 10**6), seq_len=64, log=True, tracking_uri=uri, family="mine")
-    trainer = Trainer(model=model, args=arguments, train_dataset=data, eval_dataset=data[:1], callbacks=[rank])
+    trainer = Trainer(model=model, args=arguments, train_dataset=examples, eval_dataset=examples[:1], callbacks=[rank])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         trainer.train()
@@ -113,7 +113,7 @@ def two_sizes(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("sizes")
     uri = f"sqlite:///{folder}/mlflow.db"
     tokenizer = AutoTokenizer.from_pretrained(embedded("tokenizer"))
-    data = [{"input_ids": ids, "labels": ids} for ids in (tokenizer(text)["input_ids"][:10] for text in TEXTS * 4)]
+    examples = [{"input_ids": ids, "labels": ids} for ids in (tokenizer(text)["input_ids"][:10] for text in TEXTS * 4)]
     texts = [f"{text}# {number}\n" for number in range(12) for text in TEXTS]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -137,7 +137,7 @@ def two_sizes(tmp_path_factory: pytest.TempPathFactory) -> str:
                 disable_tqdm=True,
             )
             model = AutoModelForCausalLM.from_pretrained(embedded(f"models/{size}"), dtype=torch.float32)
-            trainer = Trainer(model=model, args=arguments, train_dataset=data, eval_dataset=data[:1])
+            trainer = Trainer(model=model, args=arguments, train_dataset=examples, eval_dataset=examples[:1])
             rank = RankCallback(texts, tokenizer, seq_len=64, log=True, experiment="rbptrack", family="mine", size=size)
             rank.attach(trainer)
             trainer.train()

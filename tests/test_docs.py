@@ -104,8 +104,8 @@ def test_command_of_a_page_has_only_known_words_and_options(
         return
     command = PROGRAM.commands[words[0]]
     options = [word for word in words[1:] if word.startswith("--")]
-    known = {flag for parameter in command.params for flag in parameter.opts} | {"--help"}
-    assert {option.partition("=")[0] for option in options} <= known
+    known_options = {flag for parameter in command.params for flag in parameter.opts} | {"--help"}
+    assert {option.partition("=")[0] for option in options} <= known_options
     if words[0] == "analyze" and len(words) > 1 and words[1] in find_plugins(ANALYZERS).names:
         fields = find_plugins(ANALYZERS).load(words[1]).model_fields
         assert {word.partition("=")[0] for word in words[2:] if "=" in word and word[0] != "-"} <= set(fields)

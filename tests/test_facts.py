@@ -17,8 +17,8 @@ def identity() -> dict[str, object]:
 
 
 def test_facts_show_every_key_of_the_identity() -> None:
-    shown = {key for fact in FACTS for key in fact.identity}
-    assert shown == set(identity())
+    keys = {key for fact in FACTS for key in fact.identity}
+    assert keys == set(identity())
 
 
 def test_every_key_of_the_identity_must_agree_or_is_listed_with_a_reason() -> None:

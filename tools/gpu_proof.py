@@ -213,7 +213,7 @@ def little_memory(scale: Scale, device: str) -> Iterator[Row]:
     shape = scale.shapes[0]
     corpus = random_corpus(scale.tokens // 4, vocab_size=SHAPES[shape]["vocab_size"])
     model = split_model(random_module(shape, device=device), shape)
-    whole = _measure(model, corpus)[0]
+    expected = _measure(model, corpus)[0]
     torch.cuda.empty_cache()
     ballast = torch.empty(torch.cuda.mem_get_info()[0] - 2 * 10**9, dtype=torch.uint8, device=device)
     with TemporaryDirectory() as folder, patch.object(forward, "free_memory", lambda device: 70 * 10**9):
@@ -223,7 +223,7 @@ def little_memory(scale: Scale, device: str) -> Iterator[Row]:
             "step": "little memory",
             "what": shape,
             "times": len(notes),
-            **_table_differences(whole, measurement.ranks),
+            **_table_differences(expected, measurement.ranks),
         }
     del ballast
 

@@ -142,9 +142,9 @@ def run_case(case: Case, native_folder: Path, expected: Sequence[str]) -> CaseRe
         expected: the lines that the first case printed about it; empty to run only the tests.
 
     """
-    lacking = case.needs - processor_flags()
-    if lacking:
-        return CaseResult(case.name, f"left out, because this processor lacks {', '.join(sorted(lacking))}")
+    missing_flags = case.needs - processor_flags()
+    if missing_flags:
+        return CaseResult(case.name, f"left out, because this processor lacks {', '.join(sorted(missing_flags))}")
     if case.versions == "lowest" and sys.version_info >= (3, 13):
         return CaseResult(case.name, "left out, because these versions have no wheels for Python 3.13")
     python = make_environment(case.versions) if case.versions else Path(sys.executable)

@@ -167,8 +167,8 @@ def _default_text(entry: Field[Any]) -> str:
         return ""
     if isinstance(default, Enum):
         return str(default.value)
-    shown = str(default).replace("'", "").replace("\n", "\\n")
-    return shown if default or isinstance(default, (bool, int)) else ""
+    text = str(default).replace("'", "").replace("\n", "\\n")
+    return text if default or isinstance(default, (bool, int)) else ""
 
 
 def configs_page() -> str:

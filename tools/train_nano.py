@@ -141,10 +141,10 @@ def is_held_out(name: str) -> bool:
 def build_corpus(work: Path) -> None:
     """Write train.jsonl, stdlib.jsonl, pydocs.jsonl, the tokenizer, train.npy and held.npy."""
     train: list[Document] = []
-    held: list[Document] = []
+    held_out: list[Document] = []
     for name, text in source_files():
         if is_held_out(name):
-            held.append((name, text))
+            held_out.append((name, text))
         else:
             train.append((name, text))
     training_docstrings = [(f"{name}:docstrings", docstrings(text)) for name, text in train]
@@ -164,10 +164,10 @@ def build_corpus(work: Path) -> None:
         return heads
 
     pydocs = [(f"topic:{name}", text.strip()) for name, text in sorted(topics.items())]
-    pydocs += [(f"{name}:docstrings", docstrings(text)) for name, text in held]
+    pydocs += [(f"{name}:docstrings", docstrings(text)) for name, text in held_out]
     texts = {
         "train": train,
-        "stdlib": drop_copies(held),
+        "stdlib": drop_copies(held_out),
         "pydocs": drop_copies([(name, text) for name, text in pydocs if len(text) >= 400]),
     }
     work.mkdir(parents=True, exist_ok=True)

@@ -242,9 +242,11 @@ def _read_table(path: Path) -> Iterator[Item]:
     """
     unread_columns: dict[str, None] = {}
     for place, row in read_rows(path):
-        lacking = {"model", "task", "score"} - set(row)
-        if lacking:
-            raise BadInput(f"{path} lacks the column {', '.join(sorted(lacking))}; it has {', '.join(row)[:300]}")
+        missing_columns = {"model", "task", "score"} - set(row)
+        if missing_columns:
+            raise BadInput(
+                f"{path} lacks the column {', '.join(sorted(missing_columns))}; it has {', '.join(row)[:300]}"
+            )
         shots = next((row[name] for name in _SHOTS_COLUMNS if row.get(name) not in (None, "")), None)
         task = row["task"]
         if task not in (None, ""):
@@ -304,7 +306,7 @@ def _find_shots(content: Mapping[str, Any], config: Mapping[str, Any], task: str
     """
     members = content.get("group_subtasks") or {}
     waiting = [task]
-    seen: dict[str, None] = {}
+    visited: dict[str, None] = {}
     numbers = set()
     while waiting:
         name = waiting.pop()
@@ -312,8 +314,8 @@ def _find_shots(content: Mapping[str, Any], config: Mapping[str, Any], task: str
         if shots is None:
             shots = ((content.get("configs") or {}).get(name) or {}).get("num_fewshot")
         if shots is None and members.get(name):
-            seen[name] = None
-            waiting += [member for member in members[name] if member not in seen]
+            visited[name] = None
+            waiting += [member for member in members[name] if member not in visited]
         else:
             numbers.add(config.get("num_fewshot") if shots is None else shots)
     return numbers.pop() if len(numbers) == 1 else None
@@ -411,8 +413,8 @@ def _choose_metric(task: str, numbers: Mapping[str, object], metric: str) -> Gen
     Yields a remark and returns an empty text if the task has no such metric. Yields a remark if one of several filters
     was chosen.
     """
-    wanted = ",".join(part.strip() for part in metric.split(","))
-    for name in [wanted] if wanted else _METRICS:
+    requested = ",".join(part.strip() for part in metric.split(","))
+    for name in [requested] if requested else _METRICS:
         keys = [key for key in numbers if name in (key, key.partition(",")[0])]  # one key for each filter
         if name in keys:
             return name
@@ -422,7 +424,7 @@ def _choose_metric(task: str, numbers: Mapping[str, object], metric: str) -> Gen
                 clause = f"{keys[0]} was used, not {others}; metric=NAME,FILTER selects another one"
                 yield Remark(task, clause, is_left_out=False)
             return keys[0]
-    missing = f"no metric {wanted}" if wanted else f"no {_METRICS[0]}, {_METRICS[1]} or the like"
+    missing = f"no metric {requested}" if requested else f"no {_METRICS[0]}, {_METRICS[1]} or the like"
     yield Remark(task, f"{missing}; it has {shortened_list(list(numbers)) or 'none'}")
     return ""
 

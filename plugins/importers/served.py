@@ -106,8 +106,8 @@ class Served(Importer):
             raise BadInput(f"{path} mixes responses of {listed(sorted(engines))}: import them from separate files")
         model = self.model or "".join(models)
         if not self.model and (len(models) > 1 or not model):
-            named = ", ".join(sorted(filter(None, models))) or "none"
-            raise BadInput(f"{path}: name the model that answered: model=NAME (the responses name {named})")
+            named_models = ", ".join(sorted(filter(None, models))) or "none"
+            raise BadInput(f"{path}: name the model that answered: model=NAME (the responses name {named_models})")
         logprob = np.concatenate(documents)[:, 2]
         columns: dict[str, object] = {
             "dataset": self.dataset,

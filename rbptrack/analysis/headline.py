@@ -91,8 +91,8 @@ def range_text(values: Iterable[float], form: str = ".2f") -> str:
         ('0.20 to 0.30', '0.30')
 
     """
-    known = [value for value in values if value == value]
-    low, high = format_number(min(known), form), format_number(max(known), form)
+    numbers = [value for value in values if value == value]
+    low, high = format_number(min(numbers), form), format_number(max(numbers), form)
     return low if low == high else f"{low} to {high}"
 
 

@@ -203,13 +203,7 @@ def check_imported(
 def _checked_content(
     rows: Iterable[tuple[ImportedRow | ScoreRow, ImportedMeasurement | ImportedScore]], notes: list[str]
 ) -> CheckedContent:
-    """Separate measurements from scores.
-
-    Args:
-        rows: each checked row with the object that it comes from.
-        notes: the importer's notes.
-
-    """
+    """Separate rows of measurements from rows of scores. Each row comes with the object that it was made from."""
     measurements = []
     scores = []
     for row, item in rows:
@@ -276,10 +270,7 @@ def _check_measurement(item: ImportedMeasurement, read_name: Callable[[str], tup
 def _compute_from_ranks(ranks: RankTable, columns: Iterable[str]) -> dict[str, float]:
     """Compute CE, the counts of tokens and documents, |V| and RBP_k from ranks.
 
-    Args:
-        ranks: the ranks.
-        columns: the names of the columns. RBP_k is computed at the k of these columns and at `HEADLINE_KS`.
-
+    RBP_k is computed at the k of the named columns and at `HEADLINE_KS`.
     """
     ks = {k for k in rbp_ks(columns) if k <= ranks.vocab_size} | {k for k in HEADLINE_KS if k < ranks.vocab_size}
     counts = {"num_tokens": len(ranks), "documents": len(ranks.documents[0]), "vocab_size": ranks.vocab_size}

@@ -175,13 +175,7 @@ def _column_name(name: str) -> str:
 
 
 def _check_unique(place: object, names: list[str]) -> None:
-    """Raise BadInput if two columns have the same name.
-
-    Args:
-        place: the place of the columns, with which the message begins.
-        names: the names of the columns.
-
-    """
+    """Raise BadInput if two columns have the same name. The message begins with `place`."""
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise BadInput(f"{place} has the column {', '.join(repeated)[:200]} more than once")
@@ -196,12 +190,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _parse_options(header: bytes) -> pa.csv.ParseOptions:
-    """Return the options with which Arrow parses a CSV. The separator is the one that occurs most often in the header.
-
-    Args:
-        header: the first line of the file.
-
-    """
+    """Return the options of Arrow to parse a CSV. The separator that occurs most often in the header line is chosen."""
     text = _QUOTED.sub("", header.decode(errors="replace"))
     return pa.csv.ParseOptions(newlines_in_values=True, delimiter=max(_SEPARATORS, key=text.count))
 
@@ -312,10 +301,7 @@ def read_pairs(path: str, key: str, value: str, *, option: str, optional: bool =
 def _read_rows_or_entries(file: Path, key: str) -> list[tuple[str, dict[str, Any]]]:
     """Return the place and the cells of each row of a table, or of each entry of a JSON object of objects.
 
-    Args:
-        file: the table or the JSON file.
-        key: the column that gets the keys of the outer JSON object.
-
+    The column `key` gets the keys of the outer JSON object.
     """
     if file.suffix.lower() != ".json":
         return read_rows(file)

@@ -76,10 +76,10 @@ def pair_name(first: pd.Series[Any], second: pd.Series[Any]) -> str:
         if pd.isna(value_a) != pd.isna(value_b) or (pd.notna(value_a) and value_a != value_b):
             differing.append(FACT_BY_NAME[name])
     has_two_models = first["model"] != second["model"]
-    shown = [fact for fact in differing if not fact.is_hash and not (has_two_models and fact.name in _IN_MODEL_NAME)]
-    if not shown and not has_two_models:
-        shown = [fact for fact in differing if fact.is_hash]
-    return f"{_name_with_facts(first, shown)} / {_name_with_facts(second, shown)}"
+    facts = [fact for fact in differing if not fact.is_hash and not (has_two_models and fact.name in _IN_MODEL_NAME)]
+    if not facts and not has_two_models:
+        facts = [fact for fact in differing if fact.is_hash]
+    return f"{_name_with_facts(first, facts)} / {_name_with_facts(second, facts)}"
 
 
 def _name_with_facts(row: pd.Series[Any], facts: Sequence[Fact]) -> str:
@@ -190,13 +190,7 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
 
 
 def _text_after(before: Sequence[str], text: str) -> str:
-    """Return the text of a token. If the token completes a character that earlier tokens begin, return the character.
-
-    Args:
-        before: the texts of the tokens before it.
-        text: the text of the token alone.
-
-    """
+    """Return the text of a token. If it completes a character that the tokens `before` begin, return the character."""
     return character_spans([*before, text])[0][-1]
 
 

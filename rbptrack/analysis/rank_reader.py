@@ -142,20 +142,20 @@ class RankReader:
             self.unread_groups[run_id] = f"its groups cannot be read ({error})"
             return ()
         documents = self._count(run_id, ()).document
-        last = int(documents.max(initial=-1))
-        if last >= len(group_of_document):
+        last_document = int(documents.max(initial=-1))
+        if last_document >= len(group_of_document):
             raise Unreadable(
                 f"run {source_id}: it has groups for {counted(len(group_of_document), 'document')}, "
-                f"but a run over the same texts has ranks of document {last:,}"
+                f"but a run over the same texts has ranks of document {last_document:,}"
             )
         return [group_of_document[int(number)] for number in documents]
 
     def _count(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
         """Return the counts by document of a run, at these k and at others."""
-        known = self.counts_cache.get(run_id)
-        if known is not None and set(ks) <= set(known.ks):
-            return known
-        needed = {*ks, *(known.ks if known else ())}
+        cached = self.counts_cache.get(run_id)
+        if cached is not None and set(ks) <= set(cached.ks):
+            return cached
+        needed = {*ks, *(cached.ks if cached else ())}
         parts = []
         for piece in self.rank_pieces(run_id, COUNTED_COLUMNS):
             parts.append(piece.document_counts(_add_likely_ks(needed, self._logged_ks, piece.vocab_size)))
@@ -226,20 +226,16 @@ def whole_ks(ks: Iterable[Any]) -> list[int]:
 
 def _check_columns(columns: Sequence[str] | None) -> None:
     """Raise MissingColumn if a rank table cannot have one of the columns."""
-    known = [*SCHEMA.names, "rank"]
+    known_columns = [*SCHEMA.names, "rank"]
     for name in columns or ():
-        if name not in known:
-            raise MissingColumn(f"a rank table has no column {name}; its columns are {listed(known)}")
+        if name not in known_columns:
+            raise MissingColumn(f"a rank table has no column {name}; its columns are {listed(known_columns)}")
 
 
 def _add_likely_ks(needed: Iterable[int], logged: Sequence[int], vocab_size: int) -> list[int]:
-    """Return the needed k and all k that analyzers often use. Most rank tables are then read only once.
+    """Return the needed k and all k up to |V| that analyzers often use. Most rank tables are then read only once.
 
-    Args:
-        needed: the k that must be counted.
-        logged: the k at which the store has RBP_k.
-        vocab_size: |V|. Larger k are only counted if they are needed.
-
+    `logged` has the k at which the store has RBP_k.
     """
     likely = {*range(1, _MAX_LAW_K + 1), *_PAPER_KS, *logged, *log_grid(vocab_size).tolist()}
     return sorted({*needed, *(k for k in likely if k <= vocab_size)})

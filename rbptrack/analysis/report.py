@@ -317,11 +317,7 @@ class Report:
 def _row_name(metric: str, case: Mapping[str, Any], deciding: float) -> str:
     """Return the name of a row that is not tested: `RBP_1, N = 4, 3.6 documents`.
 
-    Args:
-        metric: the quantity.
-        case: the further keys of the row.
-        deciding: the number of documents that decide the row. It is rounded down, so it stays below `MIN_DECIDING`.
-
+    The number of deciding documents is rounded down, so it stays below `MIN_DECIDING`.
     """
     parts = [key_text("metric", metric)]
     for name, value in case.items():
@@ -354,10 +350,7 @@ def key_text(name: str, value: Any) -> str:
 def _detectable(answer: _Answer, tests: int) -> float:
     """Return the distance from the null value that a test would find in 80% of cases, on the scale that is shown.
 
-    Args:
-        answer: the row of the test.
-        tests: the level of the test is 5% divided by this number.
-
+    The level of the test is 5% divided by `tests`.
     """
     if answer.estimate is None or answer.show is None:
         return nan

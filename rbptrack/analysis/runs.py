@@ -362,14 +362,9 @@ class Runs:
 
 
 def _no_measurement_error(rows: pd.DataFrame, column: str, patterns: Sequence[str], holder: str) -> BadInput:
-    """Return the error for patterns that no measurement matches. It lists the names that could be matched.
+    """Return the error for patterns that match no value of a column of these rows. It lists the values.
 
-    Args:
-        rows: the measurements to which the patterns were applied.
-        column: the column of the patterns.
-        patterns: the patterns.
-        holder: the beginning of the list of names, such as `The store has`.
-
+    `holder` is the beginning of the list, such as `The store has`.
     """
     names = shortened_list(list(dict.fromkeys(rows[column].dropna())))
     families = [pattern for pattern in patterns if column == "model" and (rows["family"] == pattern).any()]

@@ -257,6 +257,6 @@ def _find_class(kind: PluginKind[P], module: ModuleType) -> type[P]:
             if value.__module__ == module.__name__ or value.__module__.startswith(f"{module.__name__}."):
                 classes.append(value)
     if len(classes) != 1:
-        found = f"it has {len(classes)}: {', '.join(cls.__name__ for cls in classes)}" if classes else "it has none"
-        raise BadInput(f"a plugin's file or folder must have one {kind.base.__name__}; {found}")
+        fault = f"it has {len(classes)}: {', '.join(cls.__name__ for cls in classes)}" if classes else "it has none"
+        raise BadInput(f"a plugin's file or folder must have one {kind.base.__name__}; {fault}")
     return classes[0]

@@ -79,15 +79,9 @@ def line_text(error: BaseException, file: str) -> str:
     return f", line {lines[-1]}" if lines else ""
 
 
-def _is_in_plugin(filename: str, file: str) -> bool:
-    """Whether a file is the file of a plugin, or is in the folder of a plugin.
-
-    Args:
-        filename: the path of the file.
-        file: the path of the plugin's file or folder.
-
-    """
-    return filename == file or Path(file) in Path(filename).parents
+def _is_in_plugin(file: str, plugin_path: str) -> bool:
+    """Return whether a file is a plugin's file, or is in a plugin's folder."""
+    return file == plugin_path or Path(plugin_path) in Path(file).parents
 
 
 def run_analyzer(analyzer: Analyzer, runs: Runs) -> Report:

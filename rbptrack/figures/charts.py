@@ -260,10 +260,7 @@ def rank_distribution(histogram: RankHistogram, title: str) -> Any:
 def _rank_shares(histogram: RankHistogram, edges: IntArray) -> Any:
     """Draw the share of tokens at each rank, averaged over bins of ranks.
 
-    Args:
-        histogram: the ranks.
-        edges: the first rank of each bin, and the first rank after the last bin, (bins + 1,).
-
+    `edges` has the first rank of each bin, and the first rank after the last bin, (bins + 1,).
     """
     count = np.histogram(histogram.rank, bins=edges, weights=histogram.count)[0]
     share = count / histogram.num_tokens / np.diff(edges)
@@ -374,23 +371,19 @@ def inline_data(frame: pd.DataFrame) -> alt.InlineData:
     return alt.InlineData(values=csv, format=alt.CsvDataFormat(type="csv", parse=column_types))
 
 
-def _check_rows(frame: pd.DataFrame, needed: Sequence[str], keys: Sequence[str]) -> None:
-    """Raise BadInput if a column is missing, or if several rows would be drawn in the same place.
+def _check_rows(frame: pd.DataFrame, needed_columns: Sequence[str], keys: Sequence[str]) -> None:
+    """Raise BadInput if a needed column is missing, or if several rows would be drawn in the same place.
 
-    Args:
-        frame: the rows.
-        needed: the columns that must exist.
-        keys: the columns that determine the place of a row. Columns that do not exist are ignored. If `keys` is empty,
-            rows may be drawn in the same place.
-
+    The columns `keys` determine the place of a row. Keys that are not columns are ignored. If no key is left, rows may
+    be drawn in the same place.
     """
-    for name in needed:
+    for name in needed_columns:
         if name not in frame:
             raise BadInput(f"the frame has no column {name} to draw. It has {', '.join(map(str, frame.columns))}")
     keys = [key for key in dict.fromkeys(keys) if key in frame]
     if not keys or not frame.duplicated(keys).any():
         return
-    labels = frame.drop(columns=[*keys, *needed, "verdict"], errors="ignore").select_dtypes(exclude="float")
+    labels = frame.drop(columns=[*keys, *needed_columns, "verdict"], errors="ignore").select_dtypes(exclude="float")
     groups = frame.groupby(keys, dropna=False, observed=True)
     differing = [name for name in map(str, labels) if groups[name].nunique().max() > 1]
     raise BadInput(
@@ -420,17 +413,10 @@ def _panel_count(frame: pd.DataFrame, facet: str) -> int:
 
 
 def _in_panels(chart: Any, frame: pd.DataFrame, facet: str, scales: Any = alt.Undefined) -> Any:
-    """Divide a chart into a panel for each value of a column, at most three panels in a row.
+    """Divide a chart into a panel for each value of the column `facet`, at most three panels in a row.
 
-    Every panel has its own horizontal axis, because Vega would also draw a shared axis below the empty places of the
-    last row.
-
-    Args:
-        chart: the chart.
-        frame: the rows that are drawn. If they lack the column `facet`, the chart itself is returned.
-        facet: the name of the column.
-        scales: the scales that the panels do not share, as Altair's ScaleResolveMap.
-
+    If the frame lacks the column, the chart itself is returned. The panels do not share `scales`. Every panel has its
+    own horizontal axis, because Vega would also draw a shared axis below the empty places of the last row.
     """
     if facet not in frame:
         return chart

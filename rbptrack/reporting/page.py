@@ -223,8 +223,8 @@ def _laws_by_k(report: Report) -> _Laws | None:
     Returns None if the report has no table of laws.
     """
     laws = report.tables.get("laws", pd.DataFrame())
-    needed = {*_LAW_KEYS, *(column.name for column in _LAW_COLUMNS)} - {"verdict", "detectable"}
-    if not needed <= set(laws.columns):
+    needed_columns = {*_LAW_KEYS, *(column.name for column in _LAW_COLUMNS)} - {"verdict", "detectable"}
+    if not needed_columns <= set(laws.columns):
         return None
     texts = _law_texts(report, laws)
     filled = [column.name for column in _LAW_COLUMNS if any(row[column.name] for row in texts.values())]
@@ -268,14 +268,7 @@ def _delta_verdicts(report: Report) -> dict[tuple[str, str, str], tuple[str, flo
 
 
 def _law_text(row: Mapping[Any, Any], column: _LawColumn, term: Term) -> str:
-    """Return the text of a cell in the page's table of laws.
-
-    Args:
-        row: a row of the report's table `laws`, with the columns `verdict` and `detectable`.
-        column: the column of the cell.
-        term: the meaning and the format of the column.
-
-    """
+    """Return the text of a cell in the page's table of laws. The row has all `_LAW_COLUMNS`."""
     value = row[column.name]
     if column.ends:
         low, high = (row[end] for end in column.ends)
@@ -439,7 +432,7 @@ def _measurement_texts(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the page's table of measurements as texts, one row for each measurement. Empty columns are left out."""
     count = "{:,}".format
     decimal = "{:.4f}".format
-    shown: dict[str, tuple[str, Callable[[Any], str]]] = {
+    column_and_format_by_title: dict[str, tuple[str, Callable[[Any], str]]] = {
         "measurement": ("name", str),
         "S": ("non_embedding_params", compact),
         "tokens": ("num_tokens", count),
@@ -451,7 +444,7 @@ def _measurement_texts(frame: pd.DataFrame) -> pd.DataFrame:
     }
     ordered = frame.sort_values(["family", "dataset", "non_embedding_params"])
     texts = {}
-    for title, (name, form) in shown.items():
+    for title, (name, form) in column_and_format_by_title.items():
         if name in ordered and ordered[name].notna().any():
             texts[title] = ["" if pd.isna(value) else form(value) for value in ordered[name]]
     return pd.DataFrame(texts, dtype="string")
@@ -497,13 +490,7 @@ class _Link(NamedTuple):
 
 
 def _make_link(name: str, csv: str) -> _Link:
-    """Make a link that saves a table. A large table is compressed, and its file name then ends in `.gz`.
-
-    Args:
-        name: the name of the file.
-        csv: the table as CSV.
-
-    """
+    """Make a link that saves a CSV. A large CSV is compressed, and its file name then ends in `.gz`."""
     content = csv.encode()
     if len(content) > _MAX_PLAIN_CSV:
         return _Link(f"{name}.gz", "data:application/gzip;base64," + compress_text(csv))
@@ -513,9 +500,7 @@ def _make_link(name: str, csv: str) -> _Link:
 def _drop_largest_links(parts: list[dict[str, Any]]) -> None:
     """Remove the URLs of the largest links if all links together are too large for the page. The names stay.
 
-    Args:
-        parts: the template's values for each analysis. Their lists of links are replaced.
-
+    `parts` has the template's values for each analysis. Their lists of links are replaced.
     """
     links = [link for part in parts for link in part["links"]]
     fitting = set()

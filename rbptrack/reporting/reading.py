@@ -178,13 +178,7 @@ def _token_sets(runs: Runs, notes: list[str]) -> list[TokenSet]:
 
 
 def _set_label(rows: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> str:
-    """Return the title of a set, such as `nano on pydocs`. If sets share it, add the facts in which they differ.
-
-    Args:
-        rows: the rows of the set.
-        groups: the rows of each set.
-
-    """
+    """Return the title of a set, such as `nano on pydocs`. If groups of runs share it, add the facts that differ."""
     label = families_and_datasets(rows)
     groups_with_label = [group for group in groups if families_and_datasets(group) == label]
     for column in SAME_TOKENS_COLUMNS:
@@ -242,8 +236,8 @@ def _set_data(
         documents.append(data)
     if requested and len(documents) < len(chosen):
         left_out = counted(len(chosen) - len(documents), "document")
-        shown = sum(data["shown"] for data in documents)
-        notes.append(f"{readable.label}: {left_out} left out after {shown:,} tokens. `--tokens N` shows more.")
+        shown_tokens = sum(data["shown"] for data in documents)
+        notes.append(f"{readable.label}: {left_out} left out after {shown_tokens:,} tokens. `--tokens N` shows more.")
     return {
         "label": readable.label,
         "dataset": str(readable.rows["dataset"].iloc[0]),
@@ -255,13 +249,9 @@ def _set_data(
 
 
 def _document_metrics(counts: Sequence[DocumentCounts], number: int, length: int) -> dict[str, Any]:
-    """Return the number of tokens of a document, and its CE and RBP_10 in each model.
+    """Return the number of tokens of a document, and its CE and RBP_10 in each model, from counts at k = 1 and k = 10.
 
-    Args:
-        counts: the counts of each model at k = 1 and k = 10.
-        number: the number of the document.
-        length: the number of its tokens with and without a rank; 0 if it is unknown.
-
+    `length` is the number of its tokens with and without a rank, and 0 if it is unknown.
     """
     index = int(np.searchsorted(counts[0].document, number))
     return {
@@ -338,13 +328,9 @@ def _first_with_rows(frames: Iterator[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _find_documents(token_set: TokenSet, requested: Sequence[str], ids: Mapping[int, str]) -> list[ChosenDocument]:
-    """Return the documents that the user named. Raises BadInput if a document does not exist.
+    """Return the documents that the user named by ID or number. Raises BadInput if a document does not exist.
 
-    Args:
-        token_set: the measurements.
-        requested: the IDs or numbers of the documents.
-        ids: the ID of each document, by number.
-
+    `ids` has the ID of each document, by number.
     """
     number_by_id = {id_: number for number, id_ in ids.items()}
     numbers = set(token_set.counts[0].document.tolist())
@@ -373,7 +359,7 @@ def _choose_documents(token_set: TokenSet, max_tokens: int) -> list[ChosenDocume
         rankings["difference"] = np.argsort(-_ce_differences(token_set), kind="stable").tolist()
     rankings["first"] = list(range(len(tokens)))
     reasons: dict[int, list[str]] = {}
-    shown = 0
+    shown_tokens = 0
     longest = max(1, int(max_tokens * _MAX_SHARE))
     for turn in range(_DOCUMENTS_PER_REASON):
         for reason, ranking in rankings.items():
@@ -381,9 +367,9 @@ def _choose_documents(token_set: TokenSet, max_tokens: int) -> list[ChosenDocume
                 continue
             index = ranking[turn]
             if index not in reasons:
-                if shown >= max_tokens:
+                if shown_tokens >= max_tokens:
                     continue
-                shown += min(longest, int(tokens[index]))
+                shown_tokens += min(longest, int(tokens[index]))
             reasons.setdefault(index, []).append(reason)
     return [token_set.choose_document(index, document_reasons) for index, document_reasons in reasons.items()]
 
@@ -408,17 +394,12 @@ def _ce_differences(token_set: TokenSet) -> FloatArray:
 def _read_ranks(
     runs: Runs, token_set: TokenSet, numbers: Sequence[int], notes: list[str]
 ) -> tuple[TokenSet, list[RankTable]]:
-    """Read the ranks of some documents. Measurements whose tokens differ from those of the first are left out.
+    """Read the ranks of some documents in each measurement.
 
-    Args:
-        runs: the measurements of the page.
-        token_set: the measurements to read.
-        numbers: the numbers of the documents.
-        notes: the notes of the page. A note for each measurement that is left out is added.
+    A measurement whose tokens differ from those of the first is left out, and a note says so.
 
     Returns:
         The remaining measurements, and the rank table of each.
-
     """
     tables: list[RankTable] = []
     remaining: list[int] = []
@@ -499,15 +480,11 @@ def _document_data(
 def _join_unscored_tokens(table: RankTable, unscored: pd.DataFrame, number: int) -> tuple[IntArray, IntArray]:
     """Join the tokens of a document that have a rank with those that have none, in the order of the text.
 
-    Args:
-        table: the rank table of the document.
-        unscored: the tokens without a rank, of this and other documents.
-        number: the number of the document.
+    `unscored` has the tokens without a rank, of this and other documents.
 
     Returns:
         The IDs of the tokens, and the indices of the tokens with a rank. The ID `_GAP` stands for one or several tokens
         in a row that the measurement did not keep.
-
     """
     token = table.column_or("token", _GAP).astype(np.int64)
     position = table.column_or("position", np.nan)
@@ -515,8 +492,8 @@ def _join_unscored_tokens(table: RankTable, unscored: pd.DataFrame, number: int)
         return token, np.arange(len(token))
     ids = np.full(int(position[-1]) + 1, _GAP)
     if len(unscored):
-        known = unscored[(unscored["document"] == number) & (unscored["position"] < len(ids))]
-        ids[known["position"].to_numpy(np.int64)] = known["token"].to_numpy(np.int64)
+        unscored_rows = unscored[(unscored["document"] == number) & (unscored["position"] < len(ids))]
+        ids[unscored_rows["position"].to_numpy(np.int64)] = unscored_rows["token"].to_numpy(np.int64)
     ids[position] = token
     is_kept = (ids != _GAP) | (np.append(0, ids[:-1]) != _GAP)  # of several gaps in a row, only the first is kept
     is_kept[position] = True

@@ -90,11 +90,11 @@ def page_files(page: str, reading: str) -> dict[str, str]:
     return {PAGE: page, READING_FILE: reading} if reading else {PAGE: page}
 
 
-def _unused_file_name(table: str, used: Iterable[str]) -> str:
+def _unused_file_name(table: str, used_names: Iterable[str]) -> str:
     """Return a file name for a table of a plugin. It differs from all used names in more than upper and lower case."""
     stem = file_part(table)
-    used_in_lower_case = {name.lower() for name in used}
-    while f"{stem}.csv".lower() in used_in_lower_case:
+    names_in_lower_case = {name.lower() for name in used_names}
+    while f"{stem}.csv".lower() in names_in_lower_case:
         stem = f"{stem}-table"
     return f"{stem}.csv"
 
@@ -107,9 +107,9 @@ def describe_analysis(analysis: Analysis, command: str) -> str:
     is 1280 pixels wide.
     """
     parts = [markup.markdown_text(analysis.sentence)]
-    shown = columns_by_importance(analysis.results_tables[0]) if analysis.results_tables else None
-    if shown is not None:
-        frame, by_importance = shown
+    columns = columns_by_importance(analysis.results_tables[0]) if analysis.results_tables else None
+    if columns is not None:
+        frame, by_importance = columns
         lines, left_out = table_lines(frame.head(_MAX_ROWS), _MAX_WIDTH, by_importance=by_importance)
         parts.append(markup.code_block("\n".join(lines)))
         if left_out:

@@ -43,14 +43,14 @@ class ResultsTable:
 
     def without_asides(self) -> ResultsTable:
         """Return the table without the columns that `Term.aside` marks."""
-        shown = [title for title in self.titles if not self.report.term(self.names[title]).aside]
-        return replace(self, frame=self.frame[shown])
+        shown_titles = [title for title in self.titles if not self.report.term(self.names[title]).aside]
+        return replace(self, frame=self.frame[shown_titles])
 
     def without_beside(self) -> ResultsTable:
         """Return the table without the further numbers that `Report.add` received as `beside`."""
         beside = {name for question in self.report.questions for name in self.report.beside_columns(question)}
-        shown = [title for title in self.titles if self.names[title] not in beside]
-        return replace(self, frame=self.frame[shown])
+        shown_titles = [title for title in self.titles if self.names[title] not in beside]
+        return replace(self, frame=self.frame[shown_titles])
 
 
 def results_tables(report: Report) -> list[ResultsTable]:
@@ -71,14 +71,7 @@ def results_tables(report: Report) -> list[ResultsTable]:
 
 
 def _join_questions(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str]) -> ResultsTable:
-    """Make one table of the questions that have the same key columns.
-
-    Args:
-        report: the report.
-        frames: the rows of each question, by question.
-        keys: the names of the key columns, which identify a row.
-
-    """
+    """Make one table of the questions with the key columns `keys`. `frames` has the rows of each question."""
     tested = [question for question, frame in frames.items() if frame["p"].notna().any()]
     judged = [question for question in tested if report.has_margin(question)] or tested
     titles = _titles(report, list(frames))
@@ -161,12 +154,7 @@ def _estimate_column(report: Report, question: str, title: str, frame: pd.DataFr
 def _verdict_columns(report: Report, question: str, suffix: str, frame: pd.DataFrame) -> list[_Column]:
     """Return the columns with a question's verdict, corrected p and the smallest effect that the test would find.
 
-    Args:
-        report: the report.
-        question: the question.
-        suffix: the end of the titles. It names the question if the table also has verdicts of other questions.
-        frame: the rows of the question.
-
+    `suffix` is the end of the titles. It names the question if the table also has verdicts of other questions.
     """
     form = report.term(question).form.lstrip("+")
     return [
@@ -277,12 +265,7 @@ def report_metrics(report: Report) -> dict[str, float]:
 def _format_number(value: float, estimate: float, form: str) -> str:
     """Format an estimate or an end of its interval.
 
-    Args:
-        value: the number.
-        estimate: the estimate. Without a form, the number has as many decimals as the estimate with three significant
-            digits.
-        form: a format specification, or empty.
-
+    Without a form, the number has as many decimals as the estimate with three significant digits.
     """
     if form and not form.endswith("g"):
         return format_number(value, form)

@@ -56,9 +56,9 @@ def print_summary(analyses: Sequence[Analysis]) -> None:
 
 
 def _print_table(table: ResultsTable) -> None:
-    shown = columns_by_importance(table)
-    if shown is not None:
-        frame, by_importance = shown
+    columns = columns_by_importance(table)
+    if columns is not None:
+        frame, by_importance = columns
         print_text("")
         print_table(frame, by_importance=by_importance)
 

@@ -291,8 +291,8 @@ def compare(
 
 def _concatenate(pieces: Sequence[SumsT], groups: Sequence[str]) -> SumsT:
     """Concatenate the sums of all pieces, and add them by group if groups are given."""
-    whole = pieces[0].concatenate(pieces)
-    return whole.in_groups(groups) if len(groups) else whole
+    sums = pieces[0].concatenate(pieces)
+    return sums.in_groups(groups) if len(groups) else sums
 
 
 def _per_token(sums: FloatArray) -> FloatArray:

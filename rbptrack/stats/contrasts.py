@@ -207,14 +207,7 @@ def _paule_mandel(values: FloatArray, variances: FloatArray) -> float:
 
 
 def _welch_p(values: FloatArray, variances: FloatArray, df: FloatArray) -> float:
-    """Return the p-value of Welch's test that all true values are equal.
-
-    Args:
-        values: the estimates, (n,).
-        variances: the variances of the estimates, (n,).
-        df: the degrees of freedom of the variances, (n,).
-
-    """
+    """Return the p-value of Welch's test that all true values are equal. Every argument is an array, (n,)."""
     number = len(values)
     weights = 1 / variances
     total = weights.sum()

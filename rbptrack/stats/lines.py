@@ -183,13 +183,7 @@ class Lines:
 
 
 def _variance(residuals: FloatArray, df: float) -> FloatArray:
-    """Return the variance of residuals, (quantities,); NaN without degrees of freedom.
-
-    Args:
-        residuals: the residuals, (quantities, m).
-        df: their degrees of freedom.
-
-    """
+    """Return the variance of residuals, (quantities, m) -> (quantities,). It is NaN without degrees of freedom."""
     if df <= 0:
         return np.full(len(residuals), nan)
     return np.asarray((residuals**2).sum(axis=1) / df)

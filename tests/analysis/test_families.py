@@ -132,16 +132,16 @@ def test_comparable_families_joins_sizes_of_one_revision_whose_training_tokens_d
 
 def test_note_on_families_with_different_texts_does_not_mention_number_of_tokens() -> None:
     """Different texts explain different numbers of tokens."""
-    both, notes = names_and_labels(row(6), row(15, documents_hash="others", num_tokens=5))
-    assert len(both) == 2
+    families, notes = names_and_labels(row(6), row(15, documents_hash="others", num_tokens=5))
+    assert len(families) == 2
     assert "num_tokens" not in notes[0]
 
 
 def test_note_on_families_with_same_texts_mentions_number_of_tokens() -> None:
     """The first two families have the same texts, but different numbers of tokens."""
     rows = [row(6), row(15, num_tokens=7), row(38, documents_hash="others", num_tokens=5)]
-    all_three, notes = names_and_labels(*rows)
-    assert len(all_three) == 3
+    families, notes = names_and_labels(*rows)
+    assert len(families) == 3
     assert "num_tokens" in notes[0]
 
 

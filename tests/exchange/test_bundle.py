@@ -413,9 +413,9 @@ def test_import_bundle_refuses_entries_that_no_bundle_has(bundle: Path, other_st
 @pytest.mark.parametrize("file", ["bundle.json", "ranks.parquet", "record.json"])
 def test_import_bundle_refuses_a_bundle_without_a_necessary_entry(file: str, bundle: Path, other_store: Store) -> None:
     entries = entries_of(bundle)
-    rest = {name: content for name, content in entries.items() if not name.endswith(file)}
-    assert len(rest) < len(entries)
-    assert not try_import(write_zip(rest), other_store)
+    other_entries = {name: content for name, content in entries.items() if not name.endswith(file)}
+    assert len(other_entries) < len(entries)
+    assert not try_import(write_zip(other_entries), other_store)
 
 
 def test_import_bundle_refuses_a_bundle_without_measurements(other_store: Store) -> None:

@@ -209,9 +209,9 @@ def test_facets_draws_no_intervals_if_their_ends_are_missing() -> None:
 
 def test_facets_and_intervals_draw_intervals_with_known_ends() -> None:
     frame = pd.DataFrame({"family": ["a", "b"], "dataset": ["x", "y"], "S": [1e6, 1e7], "beta": [0.1, 0.2]})
-    known = frame.assign(low=[0.05, np.nan], high=[0.15, np.nan])
-    assert mark_types(charts.facets(known, x="S", y="beta").to_dict()) == {"line", "point", "rule"}
-    assert mark_types(charts.intervals(known, y="dataset", x="beta", facet="").to_dict()) == {"point", "rule"}
+    with_ends = frame.assign(low=[0.05, np.nan], high=[0.15, np.nan])
+    assert mark_types(charts.facets(with_ends, x="S", y="beta").to_dict()) == {"line", "point", "rule"}
+    assert mark_types(charts.intervals(with_ends, y="dataset", x="beta", facet="").to_dict()) == {"point", "rule"}
 
 
 def test_facets_tooltip_shows_the_whole_interval_if_the_axis_is_too_short(tmp_path: Path) -> None:

@@ -101,10 +101,10 @@ def test_keep_documents_that_reach_last_bin_keeps_long_documents_and_bins_that_t
     sums[:, :4, 0] = 30
     sums[3:, 4, 0] = 30
     sums[7, 5, 0] = 30
-    kept = keep_documents_that_reach_last_bin(sums)
-    assert not kept[:3].any()
-    assert kept[3:, :5, 0].all()
-    assert not kept[:, 5:].any()
+    kept_sums = keep_documents_that_reach_last_bin(sums)
+    assert not kept_sums[:3].any()
+    assert kept_sums[3:, :5, 0].all()
+    assert not kept_sums[:, 5:].any()
 
 
 def test_keep_documents_that_reach_last_bin_needs_5_documents() -> None:

@@ -66,10 +66,12 @@ def test_part_sums_approximate_decompose_if_a_document_is_left_out() -> None:
     rank = np.minimum(rng.geometric(0.3, 200 * 50), V)
     table = rank_table(rank, documents=200, vocab_size=V, logprob=-np.log(rank) - rng.random(len(rank)))
     sums = part_sums([table], table.histogram()).sums
-    keep = table.column("document") > 0
-    rest = rank_table(rank[keep], documents=199, vocab_size=V, logprob=table.column("logprob")[keep])
+    is_kept = table.column("document") > 0
+    table_without_document = rank_table(
+        rank[is_kept], documents=199, vocab_size=V, logprob=table.column("logprob")[is_kept]
+    )
     change = mean_parts(sums[1:].sum(axis=0))[3:] - mean_parts(sums.sum(axis=0))[3:]
-    expected = decompose(rest.histogram()) - decompose(table.histogram())
+    expected = decompose(table_without_document.histogram()) - decompose(table.histogram())
     np.testing.assert_allclose(change, expected, atol=0.1 * abs(expected).max())
 
 

@@ -73,15 +73,15 @@ def test_prediction_with_floor_is_that_of_the_least_squares_fit_at_the_best_floo
     s = np.geomspace(1e6, 1e10, 8).round()
     y = law_with_floor(s) * np.exp(np.random.default_rng(0).normal(0, 0.01, 8))
     x = np.log(s / s[0])
-    kept = slice(None, -left_out)
+    fitted_sizes = slice(None, -left_out)
 
     def fit_with_floor(e):
         def residuals(line):
-            return np.log((e + np.exp(line[0] - line[1] * x[kept])) / y[kept])
+            return np.log((e + np.exp(line[0] - line[1] * x[fitted_sizes])) / y[fitted_sizes])
 
         return optimize.least_squares(residuals, (0.0, 0.2), xtol=1e-14, ftol=1e-14, gtol=1e-14)
 
-    floors = np.linspace(0, 0.99, 100) * y[kept].min()
+    floors = np.linspace(0, 0.99, 100) * y[fitted_sizes].min()
     nearest = floors[np.argmin([fit_with_floor(e).cost for e in floors])]
     bounds = (max(nearest - floors[1], 0), nearest + floors[1])
     e = optimize.minimize_scalar(lambda e: fit_with_floor(e).cost, bounds=bounds, options={"xatol": 1e-9}).x

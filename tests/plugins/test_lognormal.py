@@ -80,10 +80,10 @@ def test_quantities_without_a_document_are_those_of_new_fit() -> None:
     """`quantities` takes one linear step from the maximum; `maximum_likelihood` fits anew."""
     counts = rank_sums(lognormal_ranks(0.6, 0.04, documents=30), documents=30)
     fitted = fit_ranks(counts)
-    rest = counts.sums[1:].sum(axis=0)
-    exponents_of_rest, *_ = maximum_likelihood(rest[1:] / rest[0], V)
-    np.testing.assert_allclose(fitted.quantities(rest)[:2], exponents_of_rest, atol=2e-4)
-    assert abs(exponents_of_rest - fitted.exponents).max() > 1e-4
+    totals = counts.sums[1:].sum(axis=0)
+    exponents, *_ = maximum_likelihood(totals[1:] / totals[0], V)
+    np.testing.assert_allclose(fitted.quantities(totals)[:2], exponents, atol=2e-4)
+    assert abs(exponents - fitted.exponents).max() > 1e-4
 
 
 GAMMA = 0.1

@@ -146,8 +146,8 @@ def test_random_effects_of_equal_errors_has_t_interval_of_mean() -> None:
     low, high = stats.t.interval(0.95, 3, values.mean(), stats.sem(values))
     assert mean.mean.interval() == pytest.approx((low, high))
     assert mean.tau == pytest.approx(np.sqrt(values.var(ddof=1) - 1e-4))
-    half = stats.t.ppf(0.975, 2) * np.sqrt(mean.tau**2 + stats.sem(values) ** 2)
-    assert (mean.low, mean.high) == pytest.approx((values.mean() - half, values.mean() + half))
+    half_width = stats.t.ppf(0.975, 2) * np.sqrt(mean.tau**2 + stats.sem(values) ** 2)
+    assert (mean.low, mean.high) == pytest.approx((values.mean() - half_width, values.mean() + half_width))
 
 
 def test_homogeneity_of_known_variances_is_cochrans_test() -> None:
@@ -168,10 +168,10 @@ def test_homogeneity_of_equal_means_is_rejected_in_about_5_percent_of_samples() 
 
 
 def test_random_effects_needs_three_estimates_with_known_errors() -> None:
-    known = Estimate(0.1, scatter=1e-4, df=5)
-    assert random_effects([known] * 2, Estimate(0.0)) is None
-    assert random_effects([known, known, known.without_error()], Estimate(0.0)) is None
-    assert random_effects([known] * 3, Estimate(0.0)) is not None
+    estimate = Estimate(0.1, scatter=1e-4, df=5)
+    assert random_effects([estimate] * 2, Estimate(0.0)) is None
+    assert random_effects([estimate, estimate, estimate.without_error()], Estimate(0.0)) is None
+    assert random_effects([estimate] * 3, Estimate(0.0)) is not None
 
 
 def test_mean_over_datasets_covers_alpha_if_datasets_share_scatter_of_models() -> None:

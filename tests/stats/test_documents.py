@@ -55,8 +55,8 @@ def test_estimate_of_mean_has_its_standard_error() -> None:
 
 def change_without_document(counts, document):
     """Return the change of -ln RBP_k at each k if a document is left out."""
-    rest = counts.take(np.arange(len(counts.tokens)) != document)
-    return neg_log_rbp(counts.sums.sum(axis=0)) - neg_log_rbp(rest.sums.sum(axis=0))
+    other_counts = counts.take(np.arange(len(counts.tokens)) != document)
+    return neg_log_rbp(counts.sums.sum(axis=0)) - neg_log_rbp(other_counts.sums.sum(axis=0))
 
 
 def test_influences_are_changes_without_a_document_minus_a_constant() -> None:
@@ -137,10 +137,10 @@ def test_shares_of_tokens_of_two_documents_add_up_to_1() -> None:
 
 
 def test_shares_of_tokens_of_two_parts_are_those_of_the_part_in_fewer_documents() -> None:
-    rare = np.array([[1.0, 0], [0, 0], [0, 0]])
-    rest = np.array([[5.0, 0], [5, 0], [10, 0]])
-    assert shares_of_tokens(np.stack([rare, rest], axis=1)).tolist() == [1, 0, 0]
-    assert shares_of_tokens(np.stack([rest, rare], axis=1)).tolist() == [1, 0, 0]
+    part_in_one_document = np.array([[1.0, 0], [0, 0], [0, 0]])
+    part_in_three_documents = np.array([[5.0, 0], [5, 0], [10, 0]])
+    assert shares_of_tokens(np.stack([part_in_one_document, part_in_three_documents], axis=1)).tolist() == [1, 0, 0]
+    assert shares_of_tokens(np.stack([part_in_three_documents, part_in_one_document], axis=1)).tolist() == [1, 0, 0]
 
 
 def test_shares_of_tokens_refuses_a_first_column_that_is_not_the_number_of_tokens() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -211,8 +213,8 @@ def test_laws_takes_sizes_with_unequal_numbers_of_documents_as_independent() -> 
 def test_laws_of_missed_share_without_logarithm_is_none() -> None:
     """If no token or every token is a hit, ln(-ln RBP_1) is infinite."""
     counts = counts_of_sizes(S)
-    without_hits = [DocumentCounts((1,), c.document, c.tokens, c.nats, 0 * c.hits) for c in counts]
-    all_hits = [DocumentCounts((1,), c.document, c.tokens, c.nats, c.tokens[:, None]) for c in counts]
+    without_hits = [replace(size_counts, hits=0 * size_counts.hits) for size_counts in counts]
+    all_hits = [replace(size_counts, hits=size_counts.tokens[:, None]) for size_counts in counts]
     assert laws(S, without_hits, neg_log_rbp) == [None]
     assert laws(S, all_hits, neg_log_rbp) == [None]
 

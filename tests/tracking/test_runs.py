@@ -106,10 +106,10 @@ def test_runs_refuses_filters_that_no_measurement_passes(
 
 def test_runs_of_a_sweep_are_those_that_it_measured_or_reused(store: Store, write_cell: WriteCell) -> None:
     reused = Outbox(store).deliver(write_cell(1000, sweep="first"))
-    new = Outbox(store).deliver(write_cell(2000, sweep="second"))
-    assert store.runs(Filters(sweep=["second"]))["run_id"].tolist() == [new]
-    store.save("sweep", "second", sweep="second", covered_run_ids=[reused, new])
-    assert store.runs(Filters(sweep=["sec*"]))["run_id"].tolist() == [reused, new]
+    measured = Outbox(store).deliver(write_cell(2000, sweep="second"))
+    assert store.runs(Filters(sweep=["second"]))["run_id"].tolist() == [measured]
+    store.save("sweep", "second", sweep="second", covered_run_ids=[reused, measured])
+    assert store.runs(Filters(sweep=["sec*"]))["run_id"].tolist() == [reused, measured]
     assert store.runs(Filters(sweep=["first"]))["run_id"].tolist() == [reused]
 
 
