@@ -245,7 +245,6 @@ def _laws_by_shared_metric(laws_of_members: Sequence[dict[str, Law]]) -> dict[st
 
 
 def _average_over_datasets(report: Report, datasets: Sequence[FamilyLaws]) -> None:
-    """Add the mean exponents of one family over its datasets."""
     if len(datasets) < MIN_POOLED:
         return
     name = datasets[0].family.name
@@ -298,7 +297,6 @@ def _pool_scatter(report: Report, families: Sequence[FamilyLaws]) -> None:
 
 
 def _draw(report: Report) -> None:
-    """Draw the differences of exponents."""
     title = "difference of exponents"
     for question, compared, panel in (("families", "family", "dataset"), ("datasets", "dataset", "family")):
         if question in report.questions:

@@ -149,7 +149,6 @@ def _add_comparison(
 
 
 def _rows_of_family(table: pd.DataFrame, family: Family) -> pd.DataFrame:
-    """Return the rows of a published table for a family on its dataset."""
     return table[(table["family"] == _published_name(family)) & (table["dataset"] == family.dataset)]
 
 

@@ -229,7 +229,6 @@ def little_memory(scale: Scale, device: str) -> Iterator[Row]:
 
 
 def _table_differences(expected: RankTable, table: RankTable) -> dict[str, float]:
-    """Return the differences between two rank tables of the same tokens."""
     places_moved = np.abs(expected.rank - table.rank)
     return {
         "tokens": len(expected),

@@ -216,7 +216,6 @@ def _checked_content(
 
 
 def _differing_columns(first: ImportedRow | ScoreRow, second: ImportedRow | ScoreRow) -> list[str]:
-    """Return the names of the columns in which two rows differ."""
     first_values = first.model_dump()
     second_values = second.model_dump()
     names = first_values | second_values

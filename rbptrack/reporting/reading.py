@@ -423,7 +423,6 @@ def _have_equal_tokens(first: RankTable, second: RankTable) -> bool:
 
 
 def _slice_document(table: RankTable, number: int) -> RankTable:
-    """Return the rows of one document, by its number."""
     document = table.column("document")
     start, stop = np.searchsorted(document, [number, number + 1])
     return RankTable(table.table.slice(start, stop - start), table.vocab_size, table.strict)

@@ -189,7 +189,6 @@ def runs_frame(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def _facts_and_metrics(run: Run) -> dict[str, Any]:
-    """Return the facts and the metrics of a run."""
     row: dict[str, Any] = run.data.params | run.data.metrics
     row |= {"run_id": run.info.run_id, "started": run.info.start_time}
     for fact in FACTS:

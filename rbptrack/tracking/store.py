@@ -98,7 +98,7 @@ class Store(Artifacts):
 
     def find(self, fingerprint: str) -> str | None:
         """Return the ID of the newest finished run with a fingerprint, or None if there is no such run."""
-        run = self._find_newest(fingerprint)
+        run = self._find_newest(Tag.FINGERPRINT, fingerprint)
         return run.info.run_id if run else None
 
     def find_equivalent(self, record: Record) -> str | None:
@@ -108,7 +108,7 @@ class Store(Artifacts):
         depend on the imported numbers. If the record is a later import with other numbers, it corrects the run, so the
         run is not equivalent.
         """
-        run = self._find_newest(record.fingerprint)
+        run = self._find_newest(Tag.FINGERPRINT, record.fingerprint)
         if run is None:
             return None
         if "imported" in record.identity and int(record.began * 1000) > run.info.start_time:
@@ -141,8 +141,8 @@ class Store(Artifacts):
         """
         if not record.tags.get(Tag.FORCED):
             return self.find_equivalent(record)
-        condition = f"{_FINISHED} and tags.`{Tag.SEAL}` = '{seal}'"
-        return next((run.info.run_id for run in self.measurements.search(condition, max_runs=1)), None)
+        run = self._find_newest(Tag.SEAL, seal)
+        return run.info.run_id if run else None
 
     def log(self, folder: Path, record: Record, seal: str, pictures: Sequence[Path] = ()) -> str:
         """Log a measurement as a run, and return the ID of the run. If this fails, the incomplete run is deleted.
@@ -298,7 +298,7 @@ class Store(Artifacts):
         elif filters.sweep and len(frame):
             frame = self._measurements_of_sweeps(frame, filters.sweep)
         if not len(frame):
-            raise self._nothing_measured()
+            raise self._no_measurement_error()
         ordered = frame.sort_values(["family", "non_embedding_params", "dataset"], kind="stable", na_position="last")
         return Runs(ordered, self).select(replace(filters, sweep=()))
 
@@ -334,7 +334,7 @@ class Store(Artifacts):
 
         """
         if not self.connection.exists or self.measurements.find() is None:
-            raise self._nothing_measured()
+            raise self._no_measurement_error()
         faults_by_run: dict[str, list[str]] = {}
         for fault in find_faults(self, self.measurements, self.reports):
             yield fault
@@ -347,8 +347,9 @@ class Store(Artifacts):
                     client.set_tag(run_id, Tag.DAMAGED, shorten_tag("; ".join(texts)))
                     client.update_run(run_id, status="FAILED")  # a FAILED run is no longer read
 
-    def _find_newest(self, fingerprint: str) -> Any:
-        condition = f"{_FINISHED} and tags.`{Tag.FINGERPRINT}` = '{fingerprint}'"
+    def _find_newest(self, tag: str, value: str) -> Any:
+        """Return MLflow's newest run of a finished measurement with this value of a tag, or None."""
+        condition = f"{_FINISHED} and tags.`{tag}` = '{value}'"
         return next(iter(self.measurements.search(condition, max_runs=1)), None)
 
     def _measurements_of_sweeps(self, frame: pd.DataFrame, patterns: Sequence[str]) -> pd.DataFrame:
@@ -371,7 +372,7 @@ class Store(Artifacts):
             )
         return chosen
 
-    def _nothing_measured(self) -> BadInput:
+    def _no_measurement_error(self) -> BadInput:
         """Return the error that says why there are no measurements."""
         if not self.connection.exists:
             return BadInput(f"there is no tracking store {self.shown_address} yet: measure something first")

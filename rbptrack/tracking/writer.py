@@ -102,7 +102,6 @@ class RunWriter:
         self._log_batches(run_id, {name: record.params[name] for name in _sort_names(record.params)}, metrics)
 
     def _log_batches(self, run_id: str, params: Mapping[str, str], metrics: Sequence[Metric]) -> None:
-        """Log params and metrics in large requests."""
         from mlflow.entities import Param
 
         entries = [Param(name, value) for name, value in params.items()]

@@ -141,7 +141,7 @@ def test_power_law_of_five_documents_has_no_intervals_and_says_so_in_headline():
     assert "without" in report.headline or "too few" in report.headline
 
 
-def with_floor(rows):
+def add_floor(rows):
     """Return the rows with another RBP_10, whose law has a floor: -ln RBP_10 = 1 + 100 S^-0.3.
 
     Models scatter around this law by 0.1%.
@@ -156,7 +156,7 @@ def with_floor(rows):
 
 @without_figures
 def test_headline_warns_of_law_with_floor():
-    assert "caution" in report_of(with_floor(rows_of("f", 0.2, 0.1, 8, noise=1e-4))).headline
+    assert "caution" in report_of(add_floor(rows_of("f", 0.2, 0.1, 8, noise=1e-4))).headline
 
 
 @without_figures
@@ -166,7 +166,7 @@ def test_headline_of_power_law_has_no_warning():
 
 @without_figures
 def test_headline_counts_laws_with_floor():
-    rows = with_floor(rows_of("f", 0.2, 0.1, 8)) + rows_of("g", 0.2, 0.1, 8, seed=4, documents_hash="others")
+    rows = add_floor(rows_of("f", 0.2, 0.1, 8)) + rows_of("g", 0.2, 0.1, 8, seed=4, documents_hash="others")
     assert "1 of 2" in report_of(rows).headline
 
 

@@ -33,7 +33,7 @@ def token_sets(page: str) -> list[Any]:
     return list(page_data(page)["sets"])
 
 
-def only_token_set(runs: Runs, **options: Any) -> Any:
+def render_token_set(runs: Runs, **options: Any) -> Any:
     """Render the reading page of measurements of the same tokens, and return its data."""
     page, _ = render_reading(runs, **options)
     (token_set,) = token_sets(page)
@@ -44,7 +44,7 @@ def only_token_set(runs: Runs, **options: Any) -> Any:
 def two_models() -> Any:
     """The data of a page with one document of 5 tokens, of which 4 are scored, and two models with known ranks."""
     ranks = {"small": [[1, 7, 300, 40_000]], "large": [[2, 1, 90, 1]]}
-    return only_token_set(runs_with_ranks(ranks, [["a", "b", "c", "d", "e"]]))
+    return render_token_set(runs_with_ranks(ranks, [["a", "b", "c", "d", "e"]]))
 
 
 def test_render_reading_orders_models_by_size_and_names_the_next_smaller(two_models: Any) -> None:
@@ -133,7 +133,7 @@ def law_runs() -> Runs:
 
 
 def test_render_reading_shows_the_document_that_decides_the_law_first() -> None:
-    token_set = only_token_set(law_runs())
+    token_set = render_token_set(law_runs())
     first = token_set["documents"][0]
     assert first["number"] == 17
     assert set(first["reasons"]) == {"law", "difference"}
@@ -143,18 +143,18 @@ def test_render_reading_shows_the_document_that_decides_the_law_first() -> None:
 
 def test_render_reading_of_models_with_equal_ranks_has_no_influence_of_documents() -> None:
     ranks = [[20 if position % 2 else 1 for position in range(1, len(texts))] for texts in TEXTS]
-    token_set = only_token_set(runs_with_ranks(dict.fromkeys(SIZES, ranks)))
+    token_set = render_token_set(runs_with_ranks(dict.fromkeys(SIZES, ranks)))
     assert not any("influence" in document for document in token_set["documents"])
 
 
 def test_render_reading_also_shows_the_first_document_and_the_number_of_all() -> None:
-    token_set = only_token_set(law_runs())
+    token_set = render_token_set(law_runs())
     assert "doc 0" in {document["id"] for document in token_set["documents"]}
     assert token_set["num_documents"] == 40
 
 
 def test_render_reading_shows_the_named_documents() -> None:
-    token_set = only_token_set(law_runs(), documents=["doc 3", "5"])
+    token_set = render_token_set(law_runs(), documents=["doc 3", "5"])
     assert [document["number"] for document in token_set["documents"]] == [3, 5]
 
 
@@ -165,7 +165,7 @@ def test_render_reading_refuses_a_document_that_does_not_exist() -> None:
 
 @pytest.mark.parametrize("limit", [1, 100, 1_000])
 def test_render_reading_shows_at_most_the_given_number_of_tokens(limit: int) -> None:
-    token_set = only_token_set(law_runs(), tokens=limit)
+    token_set = render_token_set(law_runs(), tokens=limit)
     assert sum(document["shown"] for document in token_set["documents"]) <= limit
 
 
@@ -201,7 +201,7 @@ def test_render_reading_puts_families_and_precisions_with_the_same_tokens_into_o
         non_embedding_params=1000,
         family=["toy", "toy", "other"],
     )
-    token_set = only_token_set(Runs(frame.drop(columns="name"), runs.store))
+    token_set = render_token_set(Runs(frame.drop(columns="name"), runs.store))
     assert len({model["name"] for model in token_set["models"]}) == 3
     # The first model of each family has no next smaller one.
     assert [model["smaller"] for model in token_set["models"]].count(None) == 2
@@ -232,7 +232,7 @@ class TablesWithTexts(RankTables):
 def test_render_reading_shows_one_sign_for_each_gap_of_unknown_tokens() -> None:
     table = rank_table([3, 1, 2], token=[0, 1, 2], position=[1, 2, 6])
     frame = pd.DataFrame([{"run_id": "a", "family": "toy", "model": "toy-1", "dataset": "text"}])
-    (document,) = only_token_set(Runs(frame, TablesWithTexts({"a": table})))["documents"]
+    (document,) = render_token_set(Runs(frame, TablesWithTexts({"a": table})))["documents"]
     assert document["texts"] == ["\ufffd", "zero", " one", "\ufffd", " two"]
     assert document["scored"] == [1, 2, 4]
 
@@ -254,7 +254,7 @@ def test_render_reading_has_ranks_and_first_choices_of_a_reference() -> None:
     columns |= {"kl": zeros, "accept": zeros}
     table_with_reference = RankTable.from_arrays(vocab_size=512, **columns)
     frame = pd.DataFrame([{"run_id": "a", "family": "toy", "model": "toy-1", "dataset": "text"}])
-    token_set = only_token_set(Runs(frame, TablesWithTexts({"a": table_with_reference})))
+    token_set = render_token_set(Runs(frame, TablesWithTexts({"a": table_with_reference})))
     model = token_set["documents"][1]["models"][0]
     assert model["reference_rank"] == list(range(10, 20))
     assert {token_set["strings"][index] for index in model["reference_top"]} == {" one"}

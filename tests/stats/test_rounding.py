@@ -16,7 +16,7 @@ SIZES = st.integers(5, 12)
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def with_rounding_errors(y: FloatArray, seed: int) -> FloatArray:
+def add_rounding_errors(y: FloatArray, seed: int) -> FloatArray:
     """Multiply each value by 1 + j eps with a random j from -2 to 2, as another processor might round it."""
     units = np.random.default_rng(seed).integers(-2, 3, len(y))
     return np.asarray(y * (1 + units * np.finfo(float).eps))
@@ -24,7 +24,7 @@ def with_rounding_errors(y: FloatArray, seed: int) -> FloatArray:
 
 @given(m=SIZES, seed=SEEDS, value=st.floats(1e-6, 20))
 def test_fit_of_constant_has_no_slope_no_bend_and_no_error_of_prediction(m: int, seed: int, value: float) -> None:
-    law = fit(np.geomspace(1e5, 1e10, m), with_rounding_errors(np.full(m, value), seed))
+    law = fit(np.geomspace(1e5, 1e10, m), add_rounding_errors(np.full(m, value), seed))
     for number in (law.alpha, law.bend(), law.held_out()):
         assert (number.value, number.half_width(), number.p()) == (0, 0, 1)
     assert math.isnan(law.r2)
@@ -34,7 +34,7 @@ def test_fit_of_constant_has_no_slope_no_bend_and_no_error_of_prediction(m: int,
 @given(m=SIZES, seed=SEEDS, alpha=st.floats(0.01, 1))
 def test_fit_of_points_on_power_law_has_no_scatter(m: int, seed: int, alpha: float) -> None:
     s = np.geomspace(1e5, 1e10, m)
-    law = fit(s, with_rounding_errors(30 * s**-alpha, seed))
+    law = fit(s, add_rounding_errors(30 * s**-alpha, seed))
     assert law.alpha.value == pytest.approx(alpha)
     assert law.alpha.half_width() == law.largest_deviation == 0
     for number in (law.bend(), law.held_out()):
@@ -55,7 +55,7 @@ def test_law_of_models_with_equal_sums_has_exponent_0_without_error(m: int, seed
 def test_difference_of_equal_exponents_is_0_with_p_1(m: int, seed: int) -> None:
     s = np.geomspace(1e5, 1e10, m)
     y = 30 * s**-0.2 * np.exp(np.random.default_rng(seed).normal(0, 0.01, m))
-    difference = fit(s, with_rounding_errors(y, seed)).alpha - fit(s, y).alpha
+    difference = fit(s, add_rounding_errors(y, seed)).alpha - fit(s, y).alpha
     assert (difference.value, difference.p()) == (0, 1)
 
 
@@ -97,4 +97,4 @@ def test_significant_keeps_nan() -> None:
 @given(seed=SEEDS)
 def test_significant_removes_rounding_errors(seed: int) -> None:
     quarters = np.random.default_rng(seed).integers(-40, 40, 9) / 4
-    assert (significant(with_rounding_errors(quarters, seed)) == quarters).all()
+    assert (significant(add_rounding_errors(quarters, seed)) == quarters).all()

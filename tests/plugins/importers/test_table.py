@@ -35,27 +35,27 @@ def test_help_of_table_names_every_column_that_is_read() -> None:
     assert set(ImportedRow.model_fields) <= set(re.findall(r"\w+", Table.__doc__ or ""))
 
 
-def as_csv(folder: Path, table: list[dict[str, Any]]) -> Path:
+def write_csv(folder: Path, table: list[dict[str, Any]]) -> Path:
     path = folder / "t.csv"
     pd.DataFrame(table).to_csv(path, index=False)
     return path
 
 
-def as_parquet(folder: Path, table: list[dict[str, Any]]) -> Path:
+def write_parquet(folder: Path, table: list[dict[str, Any]]) -> Path:
     path = folder / "t.parquet"
     pd.DataFrame(table).to_parquet(path)
     return path
 
 
-def as_json(folder: Path, table: list[dict[str, Any]]) -> Path:
+def write_json(folder: Path, table: list[dict[str, Any]]) -> Path:
     return write_file(folder / "t.json", json.dumps(table))
 
 
-def as_lines(folder: Path, table: list[dict[str, Any]]) -> Path:
+def write_json_lines(folder: Path, table: list[dict[str, Any]]) -> Path:
     return write_file(folder / "t.jsonl", "\n".join(map(json.dumps, table)))
 
 
-@pytest.mark.parametrize("write_table", [as_csv, as_parquet, as_json, as_lines])
+@pytest.mark.parametrize("write_table", [write_csv, write_parquet, write_json, write_json_lines])
 def test_table_reads_rows_in_every_format(
     write_table: Callable[[Path, list[dict[str, Any]]], Path], tmp_path: Path
 ) -> None:
