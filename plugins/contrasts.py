@@ -124,7 +124,7 @@ class FamilyLaws:
         return laws_by_metric(self.family.s[rows], [self.counts[i] for i in rows])
 
     def has_documents_of(self, other: FamilyLaws) -> bool:
-        """Whether all sizes of this and another family were counted over the same documents or groups."""
+        """Return whether all sizes of this and another family were counted over the same documents or groups."""
         first = self.counts[0]
         return all(
             np.array_equal(size_counts.document, first.document) and size_counts.grouped == first.grouped

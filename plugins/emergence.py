@@ -375,7 +375,7 @@ class Emergence(Analyzer):
         return rates
 
     def has_enough_runs(self, counts: FloatArray) -> bool:
-        """Whether there are enough runs of hits to compute p_N. counts: the counts of windows, (documents, 6)."""
+        """Return whether enough runs of hits occur to compute p_N. counts: the counts of windows, (documents, 6)."""
         runs = counts[:, RUNS]
         return bool(runs.sum() >= self.min_runs and np.count_nonzero(runs) >= self.min_documents)
 

@@ -134,7 +134,7 @@ def shingles(text: str) -> set[int]:
 
 
 def is_held_out(name: str) -> bool:
-    """Whether a file is held out, by a hash of its path. The result is the same on every machine."""
+    """Return whether a file is held out, by a hash of its path. The result is the same on every machine."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") / 2**32 < HELD_OUT_SHARE
 
 

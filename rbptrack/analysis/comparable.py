@@ -112,7 +112,7 @@ def split_by_facts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, p
 
 
 def _differs_within(rows: pd.DataFrame, keys: Sequence[str], column: str) -> bool:
-    """Whether a column has several values among rows that agree in all key columns."""
+    """Return whether a column has several values among rows that agree in all key columns."""
     if rows[column].nunique(dropna=False) < 2:
         return False
     return bool((rows.groupby(list(keys), dropna=False, observed=True)[column].nunique(dropna=False) > 1).any())

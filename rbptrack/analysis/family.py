@@ -141,7 +141,7 @@ class Family:
         return pd.Series(logged).groupby(self._s_of_runs, sort=True).mean().to_numpy()
 
     def comparable_with(self, other: Family) -> bool:
-        """Whether the law of this family may be compared with that of another.
+        """Return whether the law of this family may be compared with that of another.
 
         Both families must have the same dataset, texts, sequences, candidates and rank rule. Precision and tokenizers
         may differ.

@@ -97,7 +97,7 @@ class Importer(Plugin):
 
     @abstractmethod
     def takes(self, path: Path) -> bool:
-        """Whether a file or folder has the format that this importer reads."""
+        """Return whether a file or folder has the format that this importer reads."""
 
     @abstractmethod
     def read(self, path: Path) -> Iterator[Imported]:

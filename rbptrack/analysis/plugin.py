@@ -262,7 +262,7 @@ def _plugin_name(plugin: type[Plugin]) -> str:
 
 
 def _accepts_list(annotation: Any) -> bool:
-    """Whether a type is a tuple or a list, or a union that contains a tuple or a list."""
+    """Return whether a type is a tuple or a list, or a union that contains a tuple or a list."""
     origin = get_origin(annotation) or annotation
     if origin in (Union, UnionType):
         return any(map(_accepts_list, get_args(annotation)))

@@ -274,7 +274,7 @@ class Report:
         return list(dict.fromkeys(name for answer in self._answers_to(question) for name in answer.beside))
 
     def has_margin(self, question: str) -> bool:
-        """Whether a question has a margin, so that its verdict may be `same`."""
+        """Return whether a question has a margin, so that its verdict may be `same`."""
         return any(answer.has_margin for answer in self._answers_to(question))
 
     def _answers_to(self, question: str) -> list[_Answer]:

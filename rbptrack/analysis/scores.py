@@ -177,7 +177,7 @@ def _organisation(name: str) -> str:
 
 
 def _have_other_scores(pairs: pd.DataFrame) -> pd.Series:
-    """Whether the measurement of each pair also has another score in the pair's task, (pairs,)."""
+    """Return whether the measurement of each pair also has another score in the pair's task, (pairs,)."""
     return pairs.groupby(["row", "task"])["score"].transform("nunique").gt(1)
 
 
