@@ -155,7 +155,7 @@ def speed_over_bare(
 ) -> float:
     """Return the speed of a method divided by that of the method `bare`, the median over the rounds."""
     rounds = zip(seconds[method], seconds["bare"], strict=True)
-    return median(getattr(bare, clock) / getattr(own, clock) for own, bare in rounds)
+    return float(median(getattr(bare, clock) / getattr(own, clock) for own, bare in rounds))
 
 
 def time_shape(shape: str, tokens: int, rounds: int, vocab_size: int) -> dict[str, Any]:
