@@ -142,7 +142,7 @@ def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
     """Return the ids of the special tokens with which a tokenizer begins every text, int32 (tokens,).
 
     The tokens of an empty text are the special tokens that begin every text and those that end it. Two short texts show
-    how many of them begin it.
+    how many of these tokens begin a text.
     """
     special_ids, *ids_of_texts = (_call_tokenizer(tokenizer, text)["input_ids"] for text in ("", *_SHORT_TEXTS))
     longest_prefix: list[int] = []

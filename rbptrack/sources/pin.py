@@ -151,7 +151,7 @@ def _matching_files(patterns: Sequence[str]) -> list[Path]:
 
 
 def has_known_ending(file: Path | str) -> bool:
-    """Return whether a file's name ends as that of a data file, such as `.jsonl.zst`. Archives do not."""
+    """Return whether a file's name has the ending of a data file, such as `.jsonl.zst`. Names of archives do not."""
     return str(file).lower().endswith(tuple(_FORMAT_BY_ENDING))
 
 

@@ -50,3 +50,13 @@ def test_deliver_finished_logs_the_reason_why_a_job_failed(
     assert isinstance(outcome, Failed)
     assert "no luck" in outcome.message
     assert len(list(store.measurements.search("attributes.status = 'FAILED'"))) == 1
+
+
+def test_measure_cell_with_deliver_false_leaves_the_measurement_on_disk(store: Store, configs: Configs) -> None:
+    """Hydra's launchers call `measure_cell` without a sweep."""
+    cell = sweep.resolve(*configs("deliver=false"))
+    outcome = measure_cell(cell, store)
+    assert isinstance(outcome, Measured)
+    assert not outcome.run_id
+    assert (cell.folder / "record.json").exists()
+    assert not list(store.measurements.search(""))
