@@ -15,15 +15,11 @@ from rbptrack.facts import FACT_BY_NAME, LAW_COLUMNS, POINT_COLUMNS, SAME_RANKS_
 
 
 def without_repeats(frame: pd.DataFrame) -> pd.DataFrame:
-    """Drop rows of measurements that repeat the ranks of another measurement.
+    """Drop rows of `Runs.frame` whose measurements repeat the ranks of another measurement.
 
     A model may be measured on the same texts with and without a reference model, or with and without groups of
     documents. Such measurements have equal ranks. Rows without a reference are then kept. If all rows have a reference,
     the rows with the first reference by name and commit are kept. Of these rows, the rows with groups are kept.
-
-    Args:
-        frame: rows of `Runs.frame`.
-
     """
     reference = (frame["reference"] + "@" + frame["reference_commit"].fillna("")).fillna("")
     precedence = reference + frame["groups"].isna().map({True: " by document", False: ""})

@@ -179,16 +179,11 @@ def plugin_summary(plugin: type[Plugin]) -> str:
 
 
 def make_plugin_from_words(plugin: type[P], words: Sequence[str]) -> P:
-    """Make a plugin with options from the command line.
-
-    Args:
-        plugin: the class of the plugin.
-        words: the options, such as `ks=1,10`.
+    """Make a plugin with options from the command line, such as `ks=1,10`.
 
     Raises:
         BadInput: a word is not of the form key=value, an option does not exist or is given twice, or its value breaks a
             rule.
-
     """
     values: dict[str, str] = {}
     for word in words:

@@ -212,11 +212,9 @@ class RankReader:
 
 
 def whole_ks(ks: Iterable[Any]) -> list[int]:
-    """Return the k as a list of int. Raises BadInput if a k is not a whole number, or is below 1.
+    """Return one or several k as a list of int.
 
-    Args:
-        ks: several k, or a single k.
-
+    Raises BadInput if a k is not a whole number, or is below 1.
     """
     values = list(ks) if isinstance(ks, Iterable) else [ks]
     if not all(isinstance(k, int | np.integer) and k >= 1 for k in values):

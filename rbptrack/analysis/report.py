@@ -327,12 +327,9 @@ def _row_name(metric: str, case: Mapping[str, Any], deciding: float) -> str:
 
 
 def key_text(name: str, value: Any) -> str:
-    """Return the value of a key as it is shown, such as `CE`, `RBP_10` or `18.9M`; empty if the value is missing.
+    """Return the value of a key, such as `metric` or `S`, as it is shown, such as `RBP_10` or `18.9M`.
 
-    Args:
-        name: the name of the key, such as `metric` or `S`.
-        value: its value.
-
+    The text is empty if the value is missing.
     """
     if value is None or pd.isna(value) or value == "":
         return ""

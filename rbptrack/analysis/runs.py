@@ -228,72 +228,46 @@ class Runs:
         return self._reader.histogram(self.run_id(run))
 
     def ranks(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> RankTable:
-        """Read the rank table of one run. The table is not kept in memory.
-
-        Args:
-            run: the run.
-            columns: the columns of the table to read. If None, all columns are read.
+        """Read the rank table of one run, or only some of its columns. The table is not kept in memory.
 
         Raises:
             MissingColumn: a rank table cannot have such a column.
             Unreadable: the rank table cannot be read.
-
         """
         return self._reader.ranks(self.run_id(run), columns)
 
     def ranks_of_documents(self, run: str | pd.Series, documents: Collection[int]) -> RankTable:
-        """Read the rank table of some documents of one run. Raises Unreadable if it cannot be read.
-
-        Args:
-            run: the run.
-            documents: the numbers of the documents.
-
-        """
+        """Read the rank table of some documents of one run, by number. Raises Unreadable if it cannot be read."""
         return self._reader.ranks_of_documents(self.run_id(run), documents)
 
     def rank_pieces(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
-        """Yield the rank table of one run in pieces of whole documents, in the order of the texts.
+        """Yield the rank table of one run, or only some of its columns, in pieces of whole documents.
 
-        Only one piece is in memory at a time.
-
-        Args:
-            run: the run.
-            columns: the columns of the table to read. If None, all columns are read.
+        The pieces are in the order of the texts. Only one piece is in memory at a time.
 
         Raises:
             MissingColumn: a rank table cannot have such a column.
             Unreadable: the table cannot be read. The error may occur after some pieces.
-
         """
         return self._reader.rank_pieces(self.run_id(run), columns)
 
     def counts_by_document(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
-        """Count tokens, nats and the hits at each k in each document of one run. Groups of documents are ignored.
+        """Count tokens, nats and the hits at each k in each document of one run. A hit is a token with rank <= k.
 
-        Args:
-            run: the run.
-            ks: the k. A hit is a token with rank <= k.
-
-        Raises:
-            Unreadable: the rank table cannot be read.
-
+        Groups of documents are ignored. Raises Unreadable if the rank table cannot be read.
         """
         return self._reader.counts_by_document(self.run_id(run), ks)
 
     def document_counts(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
         """Count tokens, nats and the hits at each k in each document of one run, or in each group if groups are known.
 
-        The counts are kept in memory for the next analyzer. A run that was imported without ranks has one row with its
-        totals; the document number of this row is `stats.documents.TOTALS`.
-
-        Args:
-            run: the run.
-            ks: the k. A hit is a token with rank <= k.
+        A hit is a token with rank <= k. The counts are kept in memory for the next analyzer. A run that was imported
+        without
+        ranks has one row with its totals; the document number of this row is `stats.documents.TOTALS`.
 
         Raises:
             Unreadable: the rank table cannot be read.
             WithoutRanks: the run was imported without ranks, and CE or RBP_k at one of the k is unknown.
-
         """
         return self._reader.document_counts(self.run_id(run), ks)
 
@@ -318,13 +292,7 @@ class Runs:
     def token_texts(self, run: str | pd.Series, ids: Iterable[int]) -> list[str]:
         """Return the texts of tokens of one run in quotes: `" the"`. A token without a known text is shown as `id 262`.
 
-        Args:
-            run: the run.
-            ids: the IDs of the tokens.
-
-        Raises:
-            Unreadable: the file of texts is damaged.
-
+        Raises Unreadable if the file of texts is damaged.
         """
         text_of_token = self._reader.token_texts(self.run_id(run))
         texts = []

@@ -83,11 +83,9 @@ def unused_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> Iterator[str]:
 
 
 def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each model: its main revision or, if that is missing, the row with the most training tokens.
+    """Return one row of `Runs.frame` for each model.
 
-    Args:
-        rows: measurements, with the columns of `Runs.frame`.
-
+    It is the row of the main revision. If that is missing, it is the row with the most training tokens.
     """
     models = []
     for model, repo in zip(rows["model"].astype(str), rows["repo"].fillna(""), strict=True):

@@ -207,12 +207,9 @@ def find_plugins(kind: PluginKind[P], paths: Sequence[str] = ()) -> Plugins[P]:
 
 
 def plugin_template(kind: PluginKind[Any], name: str) -> str:
-    """Return the Python source of a working plugin, from which an author can start a new one.
+    """Return the Python source of a working plugin of a kind, from which an author can start a new one.
 
-    Args:
-        kind: the kind of the plugin.
-        name: the name of the new plugin, such as `my_law`. The class in the source is then called `MyLaw`.
-
+    For the name `my_law`, the class in the source is called `MyLaw`.
     """
     source = (Path(__file__).parent / "templates" / f"{kind.name}.py").read_text(encoding="utf-8")
     return source.replace("Example", "".join(part.capitalize() for part in name.split("_")))

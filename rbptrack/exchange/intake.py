@@ -20,20 +20,14 @@ from rbptrack.tracking.record import MAX_TEXT_LENGTH, ce_and_rbp_metrics, comput
 def import_content(importer: str, content: CheckedContent, path: Path, store: Store) -> list[str]:
     """Add the checked measurements and scores of a file or folder that the store does not have yet.
 
-    If an earlier import of a measurement had other numbers, the new numbers replace them.
-
-    Args:
-        importer: the name of the importer.
-        content: the checked content.
-        path: the file or folder.
-        store: the store that gets the content.
+    If an earlier import of a measurement had other numbers, the new numbers replace them. `importer` is the name of the
+    importer that read the file or folder.
 
     Returns:
         Lines about the import for the user.
 
     Raises:
         StoreAway: the store does not answer. The measurements that it already got stay there.
-
     """
     num_new = 0
     for measurement in content.measurements:

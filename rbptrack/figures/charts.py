@@ -245,13 +245,7 @@ def intervals(
 
 @debug_mode(False)
 def rank_distribution(histogram: RankHistogram, title: str) -> Any:
-    """Draw how often each rank occurs in a measurement, and RBP_k against k.
-
-    Args:
-        histogram: the ranks of the measurement.
-        title: the title above the chart.
-
-    """
+    """Draw how often each rank occurs in a measurement, and RBP_k against k, below a title."""
     edges = np.unique(np.round(np.geomspace(1, histogram.vocab_size + 1, 49)).astype(int))
     panels = [_rank_shares(histogram, edges), _rbp_curve(histogram, edges[:-1])]
     return alt.hconcat(*(panel.properties(width=280, height=210) for panel in panels)).properties(title=title)
@@ -292,10 +286,7 @@ def legend_selection(column: str) -> alt.Parameter:
 def by_colour(column: pd.Series[Any], selection: alt.Parameter) -> dict[str, Any]:
     """Return the encodings of a column as colour, and of its legend's selection as opacity.
 
-    Args:
-        column: the column.
-        selection: what `legend_selection` returned for the column. Values that are not selected are faint.
-
+    `selection` is what `legend_selection` returned for the column. Values that are not selected are faint.
     """
     colour = alt.Color(f"{column.name}:N", title=None, scale=_scale_by_name(column, COLOURS))
     # `alt.when` returns a dict, and Altair searches hundreds of classes for the class of a dict.
@@ -325,11 +316,7 @@ def sorted_names(column: pd.Series[Any]) -> list[str]:
 def axis_encoding(column: pd.Series[Any], channel: Any, *, log: bool) -> Any:
     """Return the encoding of a column along an axis, with so few ticks that their labels do not overlap.
 
-    Args:
-        column: the column.
-        channel: Altair's class of the axis, `alt.X` or `alt.Y`.
-        log: whether the axis is logarithmic.
-
+    `channel` is Altair's class of the axis, `alt.X` or `alt.Y`. The axis is linear or logarithmic.
     """
     encoding = channel(f"{column.name}:Q")
     if not log:

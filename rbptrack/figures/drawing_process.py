@@ -21,9 +21,7 @@ REFUSED = b"!"  # the first byte of a reply with an error message
 def main(pipe: int) -> None:
     """Answer requests until the parent process closes the pipe, or no request comes for `IDLE_SECONDS`.
 
-    Args:
-        pipe: the file descriptor of the pipe.
-
+    `pipe` is a file descriptor.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent process, which closes the pipe
     _lift_limits()

@@ -102,13 +102,7 @@ class TokenSet:
         return influence if influence.any() else None
 
     def choose_document(self, index: int, reasons: Sequence[str]) -> ChosenDocument:
-        """Choose a document for the page.
-
-        Args:
-            index: the index of the document in the counts.
-            reasons: why the page shows the document.
-
-        """
+        """Choose a document for the page, by its index in the counts."""
         number = int(self.counts[0].document[index])
         if self.influence is None:
             return ChosenDocument(number, tuple(reasons))

@@ -171,10 +171,7 @@ def _verdict_columns(report: Report, question: str, suffix: str, frame: pd.DataF
 def verdict_text(verdict: str, p: float) -> str:
     """Return a verdict as text. If only Holm's correction makes it undecided, the text is `undecided after Holm`.
 
-    Args:
-        verdict: the verdict.
-        p: p before the correction.
-
+    `p` is the p-value before the correction.
     """
     return "undecided after Holm" if verdict == "undecided" and p < 1 - LEVEL else verdict
 

@@ -292,22 +292,14 @@ def laws(s: FloatArray, sizes: Sequence[SumsLike], statistic: Statistic) -> list
 def missing_interval_clause(laws: Mapping[str, Law], counts: Sequence[DocumentCounts]) -> str:
     """Return a clause that names the laws without an interval and says why; empty if every law has an interval.
 
-    Args:
-        laws: the laws by metric, fitted to `counts`.
-        counts: the counts of each size.
-
+    `laws` has the laws by metric that were fitted to `counts`, the counts of each size.
     """
     metrics = [metric_label(metric) for metric, law in laws.items() if not law.alpha.has_interval]
     return f"no interval for the law of {listed(metrics)}: {why_no_interval(counts)}" if metrics else ""
 
 
 def why_no_interval(sizes: Sequence[SumsLike]) -> str:
-    """Return a clause that says why a law over sizes has no interval.
-
-    Args:
-        sizes: the sums of each size.
-
-    """
+    """Return a clause that says why a law has no interval. sizes: the sums of each size that the law was fitted to."""
     if len(sizes) == 2:
         return "2 sizes do not show the scatter around the law"
     fewest = min(sizes, key=_count_units)

@@ -133,21 +133,14 @@ class Lines:
         return self.estimates(weights, _variance(residuals, df) * (weights @ weights), df)
 
     def drop_rounding_errors(self, deviations: FloatArray) -> FloatArray:
-        """Set deviations of ln y to 0 if they may be rounding errors of y or of ln y.
-
-        Args:
-            deviations: the deviations, (quantities, m).
-
-        """
+        """Set deviations of ln y, (quantities, m), to 0 if they may be rounding errors of y or of ln y."""
         largest = np.abs(self.ln_y).max(axis=1, keepdims=True)
         return np.where(np.abs(deviations) > 10 * ROUNDING * (1 + largest), deviations, 0.0)
 
     def weighted_sums(self, weights: FloatArray) -> FloatArray:
-        """Return a weighted sum of ln y for each quantity, (quantities,). A sum that may be a rounding error is 0.
+        """Return a weighted sum of ln y for each quantity, (quantities,), with weights (m,).
 
-        Args:
-            weights: the weights of ln y, (m,).
-
+        A sum that may be a rounding error is 0.
         """
         sums = self.ln_y @ weights
         rounding = ROUNDING * ((1 + np.abs(self.ln_y)) @ np.abs(weights))

@@ -14,17 +14,13 @@ from rbptrack.tracking.record import Record
 
 
 def draw_picture(folder: Path) -> list[Path]:
-    """Draw the rank distribution of a finished measurement.
+    """Draw the rank distribution of the finished measurement in a folder.
 
     The picture is not part of the record. If it cannot be drawn, a warning is printed, and the measurement is delivered
     without it.
 
-    Args:
-        folder: the folder of the measurement.
-
     Returns:
         A list with the file of the picture. The list is empty if there is no picture.
-
     """
     if not (folder / HISTOGRAM_FILE).is_file():
         return []

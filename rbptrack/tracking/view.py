@@ -77,11 +77,7 @@ def view_tag(metrics: Collection[str], previous: str = "") -> str:
 def missing_colours(runs: Sequence[Run]) -> dict[str, str]:
     """Return the colours of those runs that do not have the colour of their dataset, by run ID.
 
-    A dataset keeps the colour that its oldest coloured run has.
-
-    Args:
-        runs: the runs of measurements, newest first.
-
+    `runs` has the runs of measurements, newest first. A dataset keeps the colour that its oldest coloured run has.
     """
     oldest_first = [(run, run.data.tags.get(Tag.DATASET, "")) for run in reversed(runs)]
     colour_of_dataset: dict[str, str] = {}
