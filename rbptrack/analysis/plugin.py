@@ -184,6 +184,7 @@ def make_plugin_from_words(plugin: type[P], words: Sequence[str]) -> P:
     Raises:
         BadInput: a word is not of the form key=value, an option does not exist or is given twice, or its value breaks a
             rule.
+
     """
     values: dict[str, str] = {}
     for word in words:

@@ -233,6 +233,7 @@ class Runs:
         Raises:
             MissingColumn: a rank table cannot have such a column.
             Unreadable: the rank table cannot be read.
+
         """
         return self._reader.ranks(self.run_id(run), columns)
 
@@ -248,6 +249,7 @@ class Runs:
         Raises:
             MissingColumn: a rank table cannot have such a column.
             Unreadable: the table cannot be read. The error may occur after some pieces.
+
         """
         return self._reader.rank_pieces(self.run_id(run), columns)
 
@@ -262,12 +264,12 @@ class Runs:
         """Count tokens, nats and the hits at each k in each document of one run, or in each group if groups are known.
 
         A hit is a token with rank <= k. The counts are kept in memory for the next analyzer. A run that was imported
-        without
-        ranks has one row with its totals; the document number of this row is `stats.documents.TOTALS`.
+        without ranks has one row with its totals; the document number of this row is `stats.documents.TOTALS`.
 
         Raises:
             Unreadable: the rank table cannot be read.
             WithoutRanks: the run was imported without ranks, and CE or RBP_k at one of the k is unknown.
+
         """
         return self._reader.document_counts(self.run_id(run), ks)
 

@@ -28,6 +28,7 @@ def import_content(importer: str, content: CheckedContent, path: Path, store: St
 
     Raises:
         StoreAway: the store does not answer. The measurements that it already got stay there.
+
     """
     num_new = 0
     for measurement in content.measurements:

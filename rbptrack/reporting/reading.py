@@ -394,6 +394,7 @@ def _read_ranks(
 
     Returns:
         The remaining measurements, and the rank table of each.
+
     """
     tables: list[RankTable] = []
     remaining: list[int] = []
@@ -478,6 +479,7 @@ def _join_unscored_tokens(table: RankTable, unscored: pd.DataFrame, number: int)
     Returns:
         The IDs of the tokens, and the indices of the tokens with a rank. The ID `_GAP` stands for one or several tokens
         in a row that the measurement did not keep.
+
     """
     token = table.column_or("token", _GAP).astype(np.int64)
     position = table.column_or("position", np.nan)

@@ -21,6 +21,7 @@ def draw_picture(folder: Path) -> list[Path]:
 
     Returns:
         A list with the file of the picture. The list is empty if there is no picture.
+
     """
     if not (folder / HISTOGRAM_FILE).is_file():
         return []
