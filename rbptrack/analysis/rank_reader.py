@@ -32,9 +32,9 @@ _MAX_CACHE_BYTES = 200_000_000  # the most bytes of counts that are kept for the
 
 
 class RankReader:
-    """Reads and counts the ranks of the runs in a table.
+    """Reads and counts the ranks of the runs in a table. `Runs` explains the methods.
 
-    Every method raises Unreadable if a file cannot be read, except `groups`.
+    The methods of this class take the ID of a run.
 
     Args:
         frame: the table, `Runs.frame`.
@@ -59,26 +59,19 @@ class RankReader:
         return {"_frame": self._frame, "_store": self._store, **empty}
 
     def histogram(self, run_id: str) -> RankHistogram:
-        """Return how often each rank occurs in a run."""
         with self._convert_errors(run_id):
             return self._store.histogram(run_id)
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
-        """Read the rank table of a run. Raises MissingColumn if a rank table cannot have one of the columns."""
         _check_columns(columns)
         with self._convert_errors(run_id):
             return self._store.ranks(run_id, columns)
 
     def ranks_of_documents(self, run_id: str, documents: Collection[int]) -> RankTable:
-        """Read the rank table of some documents of a run, by their numbers."""
         with self._convert_errors(run_id):
             return self._store.ranks_of_documents(run_id, documents)
 
     def rank_pieces(self, run_id: str, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
-        """Yield the rank table of a run in pieces of whole documents.
-
-        Raises MissingColumn if a rank table cannot have one of the columns.
-        """
         _check_columns(columns)
         with self._convert_errors(run_id):
             yield from self._store.rank_pieces(run_id, columns)
@@ -89,15 +82,10 @@ class RankReader:
             return self._store.token_texts(run_id)
 
     def counts_by_document(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
-        """Count tokens, nats and the hits at each k in each document of a run."""
         ks = whole_ks(ks)
         return self._count(run_id, ks).select(ks)
 
     def document_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
-        """Count tokens, nats and the hits at each k in each document of a run, or in each group if groups are known.
-
-        A run that was imported without ranks has one row with its totals.
-        """
         ks = whole_ks(ks)
         if run_id in self._without_ranks:
             return self._logged_totals(run_id, ks)
@@ -106,11 +94,6 @@ class RankReader:
         return counts.in_groups(groups) if len(groups) else counts
 
     def groups(self, run_id: str) -> Sequence[str]:
-        """Return the group of each document with scored tokens; empty if no groups are known.
-
-        All runs over the same texts get the groups of one of these runs. If its groups cannot be read, the result is
-        empty, and `unread_groups` holds the reason.
-        """
         if run_id in self._groups:
             return self._groups[run_id]
         self.unread_groups.pop(run_id, None)
