@@ -454,7 +454,9 @@ def _headline(report: Report, most_documents: int) -> str:
         report.frame("gamma"), texts, noun="measurement", none="no curvature of ranks was found", power=True
     )
     gain = report.frame("gain")
-    deviation = f"no RBP_k differs by more than {format_number(gain['ks_lognormal'].max(), '.3f')} from the lognormal's"
+    deviation = (
+        f"no RBP_k differs by more than {format_number(gain['ks_lognormal'].max(), '.3f')} from that of the lognormal"
+    )
     with_interval = gain[gain["low"].notna()]
     if len(with_interval) == 1:
         row = with_interval.iloc[0]

@@ -178,7 +178,7 @@ class PowerLaw(Analyzer):
             title = "held-out error at the largest size"
             held_out = report.frame("held_out").rename(columns={"held_out": title})
             report.figures["held_out"] = intervals(held_out, x=title, y="metric", null=0.0)
-        report.headline = self._headline(report, with_laws)
+        report.headline = self._headline(report, with_laws) if with_laws else _headline_without_laws(all_families)
         return report
 
     @property
@@ -296,6 +296,15 @@ class PowerLaw(Analyzer):
         none = "no difference from cross-entropy was found"
         compared = verdict_clause(delta[delta["metric"] == metric], against_ce, noun="law", none=none, power=True)
         return join_clauses(verdict, compared if (rows["verdict"] == "above").any() else "", caution)
+
+
+def _headline_without_laws(families: Sequence[FamilyLaws]) -> str:
+    if families and all(len(np.unique(family_laws.s)) == 1 for family_laws in families):
+        return (
+            "No law in size was fitted, because each family has only one size. The option model.family=NAME puts "
+            "several models into one family."
+        )
+    return "No law in size was fitted. The notes say why."
 
 
 def _metric_labels(metrics: Sequence[str]) -> str:

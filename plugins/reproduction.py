@@ -72,7 +72,7 @@ class Reproduction(Analyzer):
             families = ", ".join(sorted(in_size["family"].unique()))
             datasets = ", ".join(sorted(in_size["dataset"].unique()))
             report.notes.append(
-                f"There are no published values for these measurements. The tables contain {families} on {datasets}."
+                f"There are no published values for these measurements. The paper has {families} on {datasets}."
             )
             return report
         ks = sorted({*log_grid(self.largest_k).tolist(), *rbp_ks(set(in_size["metric"]))})

@@ -21,7 +21,7 @@ def verdict_clause(
         rows: rows of `Report.frame` for one question about one quantity.
         texts: what the clause says about the rows with each verdict (`above`, `below`, `same`). The key `differs`
             stands for `above` and `below` together.
-        noun: a noun for one row, such as `law`.
+        noun: a noun for one row, such as `law`. If some rows were not tested, the clause counts `tested laws`.
         none: the clause if no row has one of these verdicts, such as `no difference was found`.
         span: a column, or empty. The clause adds the range of the column's values in the rows with the verdict.
         power: whether the clause `none` names the effect that every test would find in 80% of cases. The effect is left
@@ -33,6 +33,9 @@ def verdict_clause(
         'RBP_10 improves with size in 2 of 3 laws, α = 0.20 to 0.30 (1 undecided)'
         >>> verdict_clause(rows[::2], {"above": "RBP_10 improves with size"}, noun="law", none="no law was found")
         'RBP_10 improves with size in both laws'
+        >>> partly_tested = pd.DataFrame({"verdict": ["above", ""]})
+        >>> verdict_clause(partly_tested, {"above": "RBP_10 improves with size"}, noun="law", none="no law was found")
+        'RBP_10 improves with size in the only tested law'
         >>> verdict_clause(rows[1:2], {"above": "RBP_10 improves with size"}, noun="law", none="no law was found")
         'no law was found (1 undecided)'
         >>> undecided = rows[1:2].assign(detectable=0.062)
@@ -43,6 +46,8 @@ def verdict_clause(
     tested = rows[rows["verdict"] != ""]
     if tested.empty:
         return ""
+    if len(tested) < len(rows):
+        noun = f"tested {noun}"
     clauses = []
     for verdict, text in texts.items():
         verdicts = ("above", "below") if verdict == "differs" else (verdict,)
@@ -50,25 +55,26 @@ def verdict_clause(
         if decided.empty:
             continue
         values = f", {span} = {range_text(decided[span])}" if span else ""
-        clauses.append(f"{text}{_frequency(len(decided), len(tested), noun)}{values}")
+        frequency = "" if len(rows) == 1 else _frequency(len(decided), len(tested), noun)
+        clauses.append(f"{text}{frequency}{values}")
     undecided = int((tested["verdict"] == "undecided").sum())
     if not undecided:
         return "; ".join(clauses) or none
-    effect = _detectable_effect(tested) if power and not clauses else ""
+    effect = _detectable_effect(tested, span or "an effect") if power and not clauses else ""
     return f"{'; '.join(clauses) or none} ({undecided} undecided{effect})"
 
 
 def _frequency(count: int, total: int, noun: str) -> str:
-    """Return ` in 2 of 3 laws`, ` in both laws` or ` in all 3 laws`; empty if there is only one row."""
+    """Return ` in 2 of 3 laws`, ` in both laws`, ` in all 3 laws` or ` in the only law`."""
     if count < total:
         return f" in {count} of {counted(total, noun)}"
     if total == 1:
-        return ""
+        return f" in the only {noun}"
     return f" in both {noun}s" if total == 2 else f" in all {counted(total, noun)}"
 
 
-def _detectable_effect(rows: pd.DataFrame) -> str:
-    """Return a clause with the effect that every test would find in 80% of cases.
+def _detectable_effect(rows: pd.DataFrame, name: str) -> str:
+    """Return a clause with the effect that every test would find in 80% of cases, such as `α of 0.2 would be found`.
 
     The clause is empty if the effect is unknown or differs widely between the rows.
     """
@@ -76,7 +82,7 @@ def _detectable_effect(rows: pd.DataFrame) -> str:
     largest = float(effects.max())
     if not isfinite(largest) or largest > _WIDE_RATIO * effects.min():
         return ""
-    return f"; an effect of {format_number(largest, '.2g')} would be found in 80% of cases"
+    return f"; {name} of {format_number(largest, '.2g')} would be found in 80% of cases"
 
 
 def range_text(values: Iterable[float], form: str = ".2f") -> str:

@@ -157,7 +157,7 @@ class RankReader:
         row = self._frame[self._frame["run_id"] == run_id].iloc[0]
         values = row.reindex(["ce", *map(rbp_name, ks)])
         if values.isna().any():
-            raise WithoutRanks
+            raise WithoutRanks(f"{row['name']} was imported without ranks")
         tokens = 1.0 if pd.isna(row["num_tokens"]) else float(row["num_tokens"])
         nats, *hits = (values.to_numpy(np.float64) * tokens).tolist()
         return DocumentCounts(tuple(ks), np.array([TOTALS]), np.array([tokens]), np.array([nats]), np.array([hits]))
@@ -184,7 +184,8 @@ class RankReader:
             raise
         except MissingArtifact as error:
             if run_id in self._without_ranks:
-                raise WithoutRanks from error
+                name = self._frame.loc[self._frame["run_id"] == run_id, "name"].iat[0]
+                raise WithoutRanks(f"{name} was imported without ranks") from error
             raise Unreadable(f"run {run_id}: its rank table, histogram or groups are missing or damaged") from error
         except (RbptrackError, OSError, pa.ArrowException, KeyError, ValueError, IndexError) as error:
             access_error = file_access_error(error, "a file")

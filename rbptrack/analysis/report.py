@@ -69,7 +69,8 @@ MEANINGS: Mapping[str, str | Term] = {
     "p_holm": "p corrected by Holm's method over all rows of the question",
     "verdict": (
         "same: the interval is within the margin; above or below: the estimate differs from the null value at the "
-        "corrected level; undecided: neither"
+        "corrected level; undecided: neither; undecided after Holm: p is below 0.05 before the correction for the "
+        "number of tests, but not after it"
     ),
     "detectable": Term(
         "if undecided: the smallest difference from the null value that would be found in 80% of cases, after Holm",

@@ -43,7 +43,12 @@ TRACEBACK = "--traceback"  # accepted at any place on the command line
 app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Measure how families of language models rank the right next token, and fit the law that their ranks follow.",
+    help="""Measure how families of language models rank the right next token, and fit the law that their ranks follow.
+
+    Example: rbptrack 'model=pythia/*' dataset=wiki
+
+    To try rbptrack without a download: rbptrack demo
+    """,
 )
 app.command(context_settings=WORDS)(measure)
 app.command(hidden=True)(job)

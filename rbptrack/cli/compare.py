@@ -126,7 +126,7 @@ def _text_on_missed_damage(changes: Changes) -> str:
 
     units = counted(changes.num_units, "group" if changes.a.grouped else "document")
     share = format_number(RULE_OF_THREE / changes.num_units, ".1%")
-    return f"{units} cannot rule out damage to less than {share} of all documents"
+    return f"damage to less than {share} of all documents may have been missed, because there are only {units}"
 
 
 def _text_on_largest_rises(rises: pd.DataFrame) -> str:

@@ -13,8 +13,11 @@ from rbptrack.cli.options import NO_VALUES, Words
 def measure(words: Words = NO_VALUES) -> int:
     """Measure models on datasets, then analyse them.
 
-    Example: rbptrack measure model=pythia/* dataset=wiki,humaneval. Cells that were measured before are skipped. Quote
-    patterns in zsh, and in every shell if they contain !: 'model=pythia/*,!pythia/12b'.
+    Example: rbptrack 'model=pythia/*' dataset=wiki,humaneval measures each model on each dataset.
+
+    The word measure may be left out. Cells that were measured before are skipped. Put patterns in quotes.
+
+    model= and dataset= also take files, folders and names on the Hub, such as model=./folder dataset=./news.jsonl.
     """
     from rbptrack.config.command_line import read_command_line
 

@@ -149,7 +149,7 @@ def select_all(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> S
 def select_filtered(
     family: Annotated[
         list[str],
-        list_option("NAME,...", "only these families; patterns such as 'nano*', exclusions such as '!nano-2m'"),
+        list_option("NAME,...", "only these families; patterns such as 'nano*', exclusions such as '!pythia'"),
     ] = NO_VALUES,
     size: Annotated[list[str], list_option("SIZE,...", "only these sizes, as published: 70m, 1.4b")] = NO_VALUES,
     model: Annotated[list[str], list_option("NAME,...", "only these models: nano-6k or nano/6k")] = NO_VALUES,

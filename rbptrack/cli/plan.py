@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def plan(words: Words = NO_VALUES) -> int:
-    """Estimate the time of a sweep, the size of its weights, and its downloads, without running it."""
+    """Estimate the time of a sweep, the size of its weights, and its downloads, without running it.
+
+    Example: rbptrack plan 'model=pythia/*' dataset=wiki
+    """
     import pandas as pd
 
     from rbptrack.config.compose import compose

@@ -82,7 +82,14 @@ def report(
 def analyze(
     ctx: typer.Context,
     selection: Selection,
-    analyzer: Annotated[str, typer.Argument(metavar="ANALYZER", autocompletion=completion.complete_analyzers)] = "",
+    analyzer: Annotated[
+        str,
+        typer.Argument(
+            metavar="ANALYZER",
+            help="name of an analyzer; `rbptrack plugins` lists them",
+            autocompletion=completion.complete_analyzers,
+        ),
+    ] = "",
     options: PluginOptions = NO_VALUES,
     figures: Figures = None,
     k: FigureK = 10,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from rbptrack.base.errors import BadInput, nearest, shortened_list, unknown_name
 
@@ -151,6 +152,8 @@ def no_match_error(group: str, element: str, names: Sequence[str]) -> BadInput:
         return _missing_size_error(group, element, known_sizes[family])
     if family in known_sizes:
         return _missing_slash_error(group, element, known_sizes[family])
+    if element in [path.name for path in Path().iterdir()]:
+        return BadInput(f"no {group} matches {element}. To use the file or folder of this name: {group}=./{element}")
     near = [name for name in names if name.replace("/", "-") == element.lower()]  # tables print nano/6k as nano-6k
     if not near:
         similar_families = nearest(family, known_sizes)

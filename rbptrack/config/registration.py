@@ -39,7 +39,7 @@ def register() -> None:
         "embedded": lambda path: str(embedded(path)),
         "base_name": base_name,
         "family_of": lambda repo, path: family_and_size(repo, path)[0],
-        "size_of": lambda repo, path: family_and_size(repo, path)[1],
+        "size_of": size_of,
         "training_tokens": training_tokens,
     }
     for name, resolver in resolvers.items():
@@ -72,6 +72,16 @@ def family_and_size(repo: str, path: str) -> tuple[str, str]:
     If the name has no size, return the whole name and an empty text.
     """
     return separate_size(base_name(repo, path).lower())
+
+
+def size_of(repo: str, path: str, family: str) -> str:
+    """Return the size in the name of a repository or folder.
+
+    If the name has no size, return an empty text. If the user gave another family, return the whole name instead,
+    because the models of this family need different names.
+    """
+    name, size = family_and_size(repo, path)
+    return size or (name if family != name else "")
 
 
 def published_names() -> dict[str, tuple[str, str]]:

@@ -347,7 +347,8 @@ def _check_fields(columns: Sequence[str], named_columns: Sequence[str], config: 
     missing = [name for name in named_columns if name not in columns]
     if missing:
         fields = ", ".join(name if name == name.strip() else repr(name) for name in columns)
-        raise BadInput(f"dataset {config.name} has no field {', '.join(missing)}. Fields: {fields}")
+        remedy = ". Choose with dataset.fields=NAME" if set(missing) & set(config.fields) else ""
+        raise BadInput(f"dataset {config.name} has no field {', '.join(missing)}. Fields: {fields}{remedy}")
 
 
 def _passes_filters(config: DatasetConfig, row: Row) -> bool:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:  # these modules import torch and transformers, which are load
 
 log = logging.getLogger(__name__)
 
+TITLE_WIDTH = 24
+"""The width of the column of titles in the lines of a sweep, if no title is longer."""
+
 _HIGH_CE_NATS = 0.5  # a CE above ln |V| by more than this gets a note; untrained weights stay below it
 
 
@@ -59,9 +62,9 @@ class Measured:
     run_id: str = ""
     delivery_error: str = ""
 
-    def line(self) -> str:
+    def line(self, title_width: int = TITLE_WIDTH) -> str:
         """Return the line about this outcome that the terminal shows."""
-        parts = [f"{self.title:<24} CE {self.metrics[Metric.CE]:.3f}"]
+        parts = [f"{self.title:<{title_width}} CE {self.metrics[Metric.CE]:.3f}"]
         ks = rbp_ks(self.metrics)
         if ks:
             nearest_to_10 = min(ks, key=lambda k: abs(math.log(k / 10)))
@@ -87,9 +90,9 @@ class Found:
     title: str
     run_id: str
 
-    def line(self) -> str:
+    def line(self, title_width: int = TITLE_WIDTH) -> str:
         """Return the line about this outcome that the terminal shows."""
-        return f"{self.title:<24} already measured"
+        return f"{self.title:<{title_width}} already measured"
 
 
 @dataclass(frozen=True)

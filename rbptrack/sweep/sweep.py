@@ -20,7 +20,7 @@ from rbptrack.console.progress import spinner
 from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.sweep.backends import make_backend
 from rbptrack.sweep.cells import Cell, Resolver
-from rbptrack.sweep.measuring import Failed, Found, Measured, Outcome
+from rbptrack.sweep.measuring import TITLE_WIDTH, Failed, Found, Measured, Outcome
 from rbptrack.sweep.messages import failure_cause, failure_lines, note_lines
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.facts import measurement_title
@@ -49,6 +49,7 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
         _deliver_waiting(store)
     progress = _SweepProgress(len(configs))
     cells = _resolve_cells(configs, sweep_name, progress)
+    progress.title_width = max([TITLE_WIDTH, *(len(cell.title) for cell in cells.values())])
     if settings.deliver and not settings.force:
         _skip_measured(progress.remaining(cells), store, progress)
     remaining_cells = progress.remaining(cells)
@@ -81,11 +82,13 @@ class _SweepProgress:
 
     Attributes:
         total: the number of cells of the sweep.
+        title_width: the width of the column of titles.
         outcomes: the outcomes, by the number of the cell.
 
     """
 
     total: int
+    title_width: int = TITLE_WIDTH
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     _first_title_by_cause: dict[str, str] = field(default_factory=dict)  # of failed cells
 
@@ -105,7 +108,7 @@ class _SweepProgress:
                 line = f"{outcome.title}  failed for the same reason as {first_title}"
             print_problem(f"{label}{line}")
         else:
-            print_text(f"{label}{outcome.line()}")
+            print_text(f"{label}{outcome.line(self.title_width)}")
 
     def add_unresolved(self, errors: Mapping[int, tuple[str, RbptrackError]]) -> None:
         """Keep the failures of cells that could not be resolved, and print one line for each cause.

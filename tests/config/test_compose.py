@@ -35,6 +35,18 @@ def test_compose_returns_the_product_of_all_values() -> None:
     assert cells[0] == ("6k", "stdlib", 64)
 
 
+def test_models_without_a_size_in_their_names_have_different_names_in_one_family() -> None:
+    words = ["model=./small,org/large,org/acme-7b", "model.family=mine"]
+    assert [config.model.name for config in compose(words)] == ["mine-small", "mine-large", "mine-7b"]
+    assert [config.model.name for config in compose(words[:1])] == ["small", "large", "acme-7b"]
+
+
+def test_compose_names_the_path_if_a_name_without_a_slash_is_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "small").mkdir()
+    with pytest.raises(BadInput, match=r"model=\./small"):
+        compose(["model=small"])
+
+
 def test_compose_returns_the_config_that_hydra_composes() -> None:
     words = ["model=pythia/70m", "dataset=wiki", "protocol=paper", "k=paper", "dataset.documents=7"]
     (config,) = compose(words)

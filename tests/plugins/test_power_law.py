@@ -127,6 +127,7 @@ def test_power_law_of_one_size_has_points_and_a_note_but_no_law():
     report = report_of(rows_of("f", 0.2, 0.1, 1))
     assert not report.questions
     assert report.notes
+    assert "model.family" in report.headline
     assert len(report.tables["points"]) == 4
     assert not report.figures
 
