@@ -58,50 +58,60 @@ def tokenise(
 ) -> Tokens:
     """Tokenise documents, with the special tokens that the tokenizer adds to a text.
 
-    With a chat template, each document is rendered as a conversation, and the template writes the special tokens. If it
-    does not write those with which the tokenizer begins every text, they are added.
-
-    Args:
-        documents: the documents, in order.
-        tokenizer: the model's fast tokenizer.
-        separator: the text between two fields of a document.
-        template: a chat template, or an empty string.
+    `separator` is the text between two fields of a document. If a chat template is given, each document is rendered as
+    a conversation, and the template writes the special tokens. If it does not write those with which the tokenizer
+    begins every text, they are added.
 
     Raises:
         BadInput: a document needs more memory than is free. The chat template or the tokenizer fails. More than half of
             the tokens are the tokenizer's "unknown" token. The tokenizer leaves out more than a tenth of the text.
 
     """
-    pieces: list[tuple[IntArray, IntArray, IntArray]] = []
-    prefix = text_prefix(tokenizer)
+    columns_of_documents: list[tuple[IntArray, IntArray, IntArray]] = []
     for batch in _split_into_batches(documents):
         if template:
-            conversations = [render_conversation(document, tokenizer, template, separator) for document in batch]
-            texts = [conversation.text for conversation in conversations]
-            encoded = _encode(tokenizer, texts, add_special_tokens=False)
-            for document, conversation, (ids, offsets) in zip(batch, conversations, encoded, strict=True):
-                if not np.array_equal(ids[: len(prefix)], prefix):
-                    ids = np.concatenate([prefix, ids])
-                    offsets = np.concatenate([np.zeros((len(prefix), 2), offsets.dtype), offsets])
-                pieces.append((ids, *_answer_and_bytes(conversation, offsets, len(document.fields) - 1)))
+            columns_of_documents += _tokenise_conversations(batch, tokenizer, separator, template)
         else:
-            texts = [separator.join(document.fields) for document in batch]
-            encoded = _encode(tokenizer, texts, add_special_tokens=True)
-            if not pieces:
-                _check_texts_are_covered(texts, [offsets for _, offsets in encoded])
-            for document, text, (ids, offsets) in zip(batch, texts, encoded, strict=True):
-                pieces.append((ids, *_fields_and_bytes(document, text, offsets, separator)))
+            is_first = not columns_of_documents
+            columns_of_documents += _tokenise_texts(batch, tokenizer, separator, check_coverage=is_first)
+    token, field, num_bytes = map(np.concatenate, zip(*columns_of_documents, strict=True))
     tokens = Tokens(
-        token=np.concatenate([ids for ids, _, _ in pieces]),
-        field=np.concatenate([fields for _, fields, _ in pieces]),
-        num_bytes=np.concatenate([counts for _, _, counts in pieces]),
-        document_lengths=np.array([len(ids) for ids, _, _ in pieces]),
+        token=token,
+        field=field,
+        num_bytes=num_bytes,
+        document_lengths=np.array([len(ids) for ids, _, _ in columns_of_documents]),
         document_ids=tuple(document.id for document in documents),
         groups=tuple(document.group for document in documents),
         texts_hash=texts_hash(documents, chat=bool(template)),
     )
     _check_tokens_are_known(tokens, tokenizer)
     return tokens
+
+
+def _tokenise_conversations(
+    documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, separator: str, template: str
+) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
+    """Yield `token`, `field` and `num_bytes` of each document, (tokens,) each, rendered as a conversation."""
+    prefix = text_prefix(tokenizer)
+    conversations = [render_conversation(document, tokenizer, template, separator) for document in documents]
+    encoded = _encode(tokenizer, [conversation.text for conversation in conversations], add_special_tokens=False)
+    for document, conversation, (ids, offsets) in zip(documents, conversations, encoded, strict=True):
+        if not np.array_equal(ids[: len(prefix)], prefix):
+            ids = np.concatenate([prefix, ids])
+            offsets = np.concatenate([np.zeros((len(prefix), 2), offsets.dtype), offsets])
+        yield ids, *_answer_and_bytes(conversation, offsets, len(document.fields) - 1)
+
+
+def _tokenise_texts(
+    documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, separator: str, *, check_coverage: bool
+) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
+    """Yield `token`, `field` and `num_bytes` of each document, (tokens,) each."""
+    texts = [separator.join(document.fields) for document in documents]
+    encoded = _encode(tokenizer, texts, add_special_tokens=True)
+    if check_coverage:
+        _check_texts_are_covered(texts, [offsets for _, offsets in encoded])
+    for document, text, (ids, offsets) in zip(documents, texts, encoded, strict=True):
+        yield ids, *_fields_and_bytes(document, text, offsets, separator)
 
 
 def _check_tokens_are_known(tokens: Tokens, tokenizer: PreTrainedTokenizerBase) -> None:
