@@ -48,6 +48,7 @@ def _print_totals(faults: Sequence[Fault], *, repair: bool) -> None:
     num_measured = sum(fault.is_measurement and not fault.imported_from for fault in damaged.values())
     num_other_runs = len(damaged) - len(imported) - num_measured
     state = "marked" if repair else "damaged"
+    first_step = "" if repair else f"run {program_name()} verify --repair, and then "
     if num_measured and repair:
         print_text(f"{counted(num_measured, 'measurement')} marked: the next sweep measures them again")
     elif num_measured:
@@ -58,12 +59,10 @@ def _print_totals(faults: Sequence[Fault], *, repair: bool) -> None:
     if num_imported_scores:
         print_text(f"{counted(num_imported_scores, 'run')} of imported scores {state}")
     if imported:
-        first_step = "" if repair else f"run {program_name()} verify --repair, and then "
         files = ", ".join(sorted({fault.imported_from for fault in imported}))
         print_text(f"A sweep does not replace imports: {first_step}import again: {files}")
     if num_other_runs:
         print_text(f"{counted(num_other_runs, 'run')} of sweeps or analyses {state}")
-        first_step = "" if repair else f"run {program_name()} verify --repair, and then "
         print_text(f"Their measurements are not affected. To save them again, {first_step}run their commands again")
     if lost:
         print_text(f"{counted(len(lost), 'run')} missing from the store; --repair cannot mark missing runs")
