@@ -159,11 +159,8 @@ def _is_finite(value: float) -> bool:
 def _make_rank_table(rows: Any, vocab_size: int, file: Path) -> RankTable:
     """Make a rank table from rows [rank, position, ce]. The number of ties is set to 0.
 
-    The rows do not name documents. A new document begins if a position is not above the previous one.
-
-    Raises:
-        BadInput: a row has another shape, or a value is outside its range.
-
+    The rows do not name documents. A new document begins if a position is not above the previous one. Raises BadInput
+    if a row has another shape, or if a value is outside its range.
     """
     try:
         values = np.asarray(rows, dtype=np.float64)

@@ -103,9 +103,8 @@ class Importer(Plugin):
     def read(self, path: Path) -> Iterator[Imported]:
         """Yield the measurements, scores and notes of a file or folder.
 
-        Raises:
-            BadInput: the file does not have the importer's format. The error names the place, the value and the rule.
-
+        Raises BadInput if the file does not have the importer's format. The error names the place, the value and the
+        rule.
         """
 
 

@@ -181,10 +181,8 @@ def plugin_summary(plugin: type[Plugin]) -> str:
 def make_plugin_from_words(plugin: type[P], words: Sequence[str]) -> P:
     """Make a plugin with options from the command line, such as `ks=1,10`.
 
-    Raises:
-        BadInput: a word is not of the form key=value, an option does not exist or is given twice, or its value breaks a
-            rule.
-
+    Raises BadInput if a word is not of the form key=value, if an option does not exist or is given twice, or if its
+    value breaks a rule.
     """
     values: dict[str, str] = {}
     for word in words:
@@ -200,10 +198,8 @@ def make_plugin_from_words(plugin: type[P], words: Sequence[str]) -> P:
 def make_plugin(plugin: type[P], options: Mapping[str, Any]) -> P:
     """Make a plugin with options from Python.
 
-    Raises:
-        BadInput: an option does not exist, or its value breaks a rule. Any other exception of the plugin's own
-            validators also becomes BadInput.
-
+    Raises BadInput if an option does not exist, or if its value breaks a rule. Any other exception of the plugin's own
+    validators also becomes BadInput.
     """
     try:
         return plugin(**options)
@@ -216,9 +212,7 @@ def make_plugin(plugin: type[P], options: Mapping[str, Any]) -> P:
 def import_file(path: Path) -> ModuleType:
     """Import a plugin's file or folder. A second call in the same process returns the same module.
 
-    Raises:
-        ImportError: the path is not a Python module. The module itself may raise any exception.
-
+    Raises ImportError if the path is not a Python module. The module itself may raise any exception.
     """
     file = path / "__init__.py" if path.is_dir() else path
     name = f"rbptrack_plugin_{path.stem}_{crc32(bytes(path)):x}"

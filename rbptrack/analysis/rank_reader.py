@@ -150,9 +150,7 @@ class RankReader:
     def _logged_totals(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
         """Return the logged numbers of a run without ranks as one row of counts.
 
-        Raises:
-            WithoutRanks: CE or RBP_k at one of the k was not logged.
-
+        Raises WithoutRanks if CE or RBP_k at one of the k was not logged.
         """
         row = self._frame[self._frame["run_id"] == run_id].iloc[0]
         values = row.reindex(["ce", *map(rbp_name, ks)])

@@ -43,15 +43,9 @@ class RankStore(Protocol):
     """
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
-        """Return the rank table of a measurement.
+        """Return the rank table of a measurement, or only some of its columns.
 
-        Args:
-            run_id: the ID of the run.
-            columns: the columns to read. If None, all columns are read.
-
-        Raises:
-            MissingArtifact: the store has no ranks of this run.
-
+        Raises MissingArtifact if the store has no ranks of this run.
         """
         raise MissingArtifact(f"run {run_id} has no ranks")
 
@@ -99,9 +93,7 @@ class RankStore(Protocol):
     def groups(self, run_id: str) -> Sequence[str]:
         """Return the group of each document of a measurement, in the order of the documents' numbers.
 
-        Raises:
-            MissingArtifact: the documents have no groups.
-
+        Raises MissingArtifact if the documents have no groups.
         """
         raise MissingArtifact(f"the documents of run {run_id} have no groups")
 

@@ -138,9 +138,7 @@ class Runs:
     def select(self, filters: Filters) -> Runs:
         """Return the measurements that pass all filters.
 
-        Raises:
-            BadInput: no measurement passes, or the condition `filters.where` cannot be evaluated.
-
+        Raises BadInput if no measurement passes, or if the condition `filters.where` cannot be evaluated.
         """
         rows = self.frame
         for column in ("family", "size", "model", "dataset", "sweep"):
@@ -278,11 +276,8 @@ class Runs:
 
         All runs over the same texts get the same groups, so their errors can be paired. If the runs have different
         groups, or only some have groups, the groups of the run with the fewest groups are used for all. If these groups
-        cannot be read, the result is empty, and `unread_groups` holds the reason.
-
-        Raises:
-            Unreadable: the ranks cannot be read, or a document has no group.
-
+        cannot be read, the result is empty, and `unread_groups` holds the reason. Raises Unreadable if the ranks cannot
+        be read, or if a document has no group.
         """
         return self._reader.groups(self.run_id(run))
 

@@ -143,10 +143,8 @@ class Plugins(Generic[P]):
     def load(self, name: str) -> type[P]:
         """Import one plugin, and return its class.
 
-        Raises:
-            BadInput: no plugin has the name (the error lists all names), or the plugin cannot be used (the error says
-                why).
-
+        Raises BadInput if no plugin has the name, or if the plugin cannot be used. The error lists all names, or says
+        why.
         """
         if name not in self.entries:
             error = unknown_name(self.kind.name, name, self.names)
@@ -244,9 +242,7 @@ def _import_class(kind: PluginKind[P], plugin: PluginEntry) -> type[P]:
 def _find_class(kind: PluginKind[P], module: ModuleType) -> type[P]:
     """Return the plugin's class in a module. The module may import the class from its own submodules.
 
-    Raises:
-        BadInput: the module does not have exactly one such class.
-
+    Raises BadInput if the module does not have exactly one such class.
     """
     classes = []
     for value in vars(module).values():

@@ -87,9 +87,7 @@ def _is_in_plugin(file: str, plugin_path: str) -> bool:
 def run_analyzer(analyzer: Analyzer, runs: Runs) -> Report:
     """Run an analyzer on a copy of the runs' table, and check the types in its report.
 
-    Raises:
-        RbptrackError: the analyzer raised an exception, or its report holds a wrong type.
-
+    Raises RbptrackError if the analyzer raises an exception, or if its report holds a wrong type.
     """
     copy = runs.copy()
 

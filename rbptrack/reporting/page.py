@@ -140,9 +140,7 @@ def families_and_datasets(frame: pd.DataFrame) -> str:
 def _vega_script() -> str:
     """Return Vega, Vega-Lite and Vega-Embed as one script. It is cached on disk, because it takes a second to make.
 
-    Raises:
-        CannotDraw: V8, which makes the script, cannot run on this machine.
-
+    Raises CannotDraw if V8, which makes the script, cannot run on this machine.
     """
 
     def bundle() -> pa.Table:

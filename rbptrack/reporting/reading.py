@@ -277,9 +277,7 @@ def _short_names(rows: pd.DataFrame) -> list[str]:
 def _read_counts(runs: Runs, token_set: TokenSet, notes: list[str]) -> TokenSet:
     """Return the measurements of a set that can be read, with their counts by document. Notes name the others.
 
-    Raises:
-        Unreadable: no measurement can be read.
-
+    Raises Unreadable if no measurement can be read.
     """
     counts: list[DocumentCounts] = []
     readable: list[int] = []

@@ -160,12 +160,8 @@ def shares_of_tokens(sums: SumsLike) -> FloatArray:
     """Return the share of the tokens that each document holds, (documents,).
 
     If each document has several parts, the shares are those of one part: the part whose tokens are concentrated in the
-    fewest documents.
-
-    Raises:
-        ValueError: the sums are not (documents, columns) or (documents, parts, columns), or the first column has
-            negative numbers, which cannot be numbers of tokens.
-
+    fewest documents. Raises ValueError if the sums are not (documents, columns) or (documents, parts, columns), or if
+    the first column has negative numbers, which cannot be numbers of tokens.
     """
     by_document = _sums_array(sums)
     if by_document.ndim not in (2, 3):

@@ -25,9 +25,7 @@ Fits end within about 1e-10 of the optimum, and a difference of 1e-9 has no prac
 def first_largest(values: FloatArray | Sequence[float]) -> int:
     """Return the index of the largest value, the first one if values are tied (within `TIED`). NaN are ignored.
 
-    Raises:
-        ValueError: all values are NaN.
-
+    Raises ValueError if all values are NaN.
     """
     array = np.asarray(values, dtype=np.float64)
     largest = array[int(np.nanargmax(array))]
