@@ -62,16 +62,7 @@ def models(count: int) -> list[tuple[str, float]]:
 
 
 def draw_rank_table(s: float, *, family: str, dataset: int, documents: int, length: int) -> RankTable:
-    """Draw the ranks of one model on a dataset by `draw_ranks`, and the other columns of its rank table.
-
-    Args:
-        s: the size S of the model.
-        family: the name of its family.
-        dataset: the number of the dataset.
-        documents: the number of documents.
-        length: the number of scored tokens of each document.
-
-    """
+    """Draw the ranks of one model of size s on a dataset by `draw_ranks`, and the other columns of its rank table."""
     shared = np.random.default_rng(dataset)  # numbers that are the same for all models
     separate = np.random.default_rng([dataset, int(s), len(family)])  # numbers of this model
     tokens = documents * length
@@ -95,30 +86,16 @@ def draw_rank_table(s: float, *, family: str, dataset: int, documents: int, leng
 
 
 def neg_log_rbp(k: FloatArray, s: float, dataset: int) -> FloatArray:
-    """Return -ln RBP_k of a model without scatter, (ks,). It falls roughly as k^-0.4, and is 0 if k is |V|.
+    """Return -ln RBP_k of a model of size s without scatter, (ks,). It falls roughly as k^-0.4, and is 0 if k is |V|.
 
-    Args:
-        k: the k, (ks,).
-        s: the size S of the model.
-        dataset: the number of the dataset. Datasets with a larger number are harder.
-
+    Datasets with a larger number are harder.
     """
     level = (1.1 + 0.15 * dataset) * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5)
     return np.asarray(level * (s / 1e8) ** -(0.06 + 0.012 * np.log(k)))
 
 
 def deliver_measurement(store: Store, *, family: str, s: float, dataset: int, documents: int, length: int) -> None:
-    """Write one measurement and deliver it to the store, unless the store has it already.
-
-    Args:
-        store: the store.
-        family: the name of the model's family.
-        s: the size S of the model.
-        dataset: the number of the dataset.
-        documents: the number of documents.
-        length: the number of scored tokens of each document.
-
-    """
+    """Write one measurement and deliver it to the store, unless the store has it already."""
     dataset_name = f"texts-{dataset}"
     identity = {"family": family, "size": f"{s:.3g}", "dataset": dataset_name, "tokens": documents * length}
     identity_hash = fingerprint(identity)
@@ -175,11 +152,6 @@ def time_command(folder: Path, words: str) -> str:
     """Run a command of rbptrack in a folder, and return its time and memory as a text.
 
     The processor time includes child processes. The memory is that of the largest process.
-
-    Args:
-        folder: the folder.
-        words: the command with its arguments, without `rbptrack`.
-
     """
     began = time.monotonic()
     process = subprocess.Popen(

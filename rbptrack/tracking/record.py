@@ -157,16 +157,9 @@ def write_record(
 ) -> Record:
     """Write the files of a measurement and its record into a folder that already holds ranks.parquet.
 
-    Args:
-        folder: the folder of the cell.
-        measurement: the ranks and numbers.
-        facts: the description of the measurement.
-        documents: the table that `Corpus.document_table` returns.
-        unscored: the table that `Corpus.unscored_table` returns.
-        token_texts: the text of every token that occurs or that the model ranks first, by token id.
-        began: when the measurement began, in seconds since 1970.
-        notes: remarks that readers of the numbers must know, in addition to those of the measurement.
-
+    The tables `documents` and `unscored` come from `Corpus.document_table` and `Corpus.unscored_table`. `token_texts`
+    has the text of every token that occurs or that the model ranks first, by token ID. `began` is in seconds since
+    1970. `notes` are remarks that readers of the numbers must know, in addition to those of the measurement.
     """
     record = _make_record(measurement, facts, documents, (*measurement.notes, *notes), began)
     measurement.histogram.write(folder / HISTOGRAM_FILE)
