@@ -165,7 +165,7 @@ def test_error_of_a_command_sets_the_exit_code_and_hides_passwords(
 def test_completion_for_bash_offers_commands_options_and_configs(
     words: str, index: int, completion: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Complete the word of this index, as bash asks for it by environment variables."""
+    """bash passes the words, and the index of the word to complete, in environment variables."""
     monkeypatch.setattr(sys, "argv", ["rbptrack"])
     monkeypatch.setenv("_RBPTRACK_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", words)

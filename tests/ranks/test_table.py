@@ -95,8 +95,8 @@ def test_histogram_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_histograms_of_two_parts_add_up_to_that_of_the_table() -> None:
     table = random_table(np.repeat(np.arange(5), 80))
     first = replace(table, table=table.table.slice(0, 100)).histogram()
-    rest = replace(table, table=table.table.slice(100, 300)).histogram()
-    total = first + rest
+    second = replace(table, table=table.table.slice(100, 300)).histogram()
+    total = first + second
     np.testing.assert_array_equal(total.count, table.histogram().count)
     np.testing.assert_allclose(total.logprob, table.histogram().logprob)
 

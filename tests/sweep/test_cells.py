@@ -188,7 +188,7 @@ def test_resolve_fills_in_the_only_split_of_a_dataset(configs: Configs) -> None:
 
 @pytest.fixture
 def hub_cell(configs: Configs, monkeypatch: pytest.MonkeyPatch) -> Cell:
-    """A cell whose model and dataset are pinned to the commit `aaa...` of the hub.
+    """A cell whose model and dataset are pinned to the commit `aaa...` on the Hub.
 
     Their branches have moved to the commit `bbb...` since then.
     """
