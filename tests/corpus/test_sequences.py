@@ -84,12 +84,12 @@ def test_build_corpus_with_truncate_keeps_the_beginning_of_each_document(
 
 
 def test_build_corpus_with_pack_joins_documents(corpus_of: BuildCorpus, tokenizer: Any) -> None:
-    """The sequences are a b c d | e <eot> f g | h <eot>.
+    """The sequences are a b c d | e <eot> f g | h i <eot>.
 
     These tokens are not scored: <eot>, the token after it, and the first token of a sequence.
     """
-    corpus = corpus_of(["abcde", "fgh"], tokenizer, replace(CONFIG, sequence=SequenceRule.pack, seq_len=4))
-    assert scored(corpus) == [(0, 1), (0, 2), (0, 3), (1, 1)]
+    corpus = corpus_of(["abcde", "fghi"], tokenizer, replace(CONFIG, sequence=SequenceRule.pack, seq_len=4))
+    assert scored(corpus) == [(0, 1), (0, 2), (0, 3), (1, 1), (1, 3)]
 
 
 def test_build_corpus_with_pack_refuses_a_tokenizer_without_an_end_of_text_token(

@@ -93,7 +93,7 @@ def corpus() -> Corpus:
         token=draw.integers(VOCABULARY, size=total, dtype=np.int32),
         document_lengths=lengths,
         field=np.zeros(total, dtype=np.int8),
-        num_bytes=np.ones(total, dtype=np.int32),
+        num_bytes=draw.integers(1, 9, size=total, dtype=np.int32),
         scorable=draw.random(total) < 0.9,
         start=stop - lengths,
         stop=stop,

@@ -69,7 +69,10 @@ def test_measure_returns_the_metrics_of_its_rank_table(model: Any, corpus: Corpu
     assert measurement.counts.hits.sum(0).tolist() == [(table.rank <= k).sum() for k in (1, 10)]
     assert measurement.ce_parts is not None
     assert sum(measurement.ce_parts) == pytest.approx(measurement.ce, abs=1e-9)
-    assert measurement.num_bytes == len(index)
+    num_bytes = corpus.num_bytes[index].sum()
+    assert measurement.num_bytes == num_bytes
+    bits = -float(expected.logprob.double().sum()) / np.log(2)
+    assert measurement.bits_per_byte == pytest.approx(bits / num_bytes, rel=1e-5)
     assert measurement.peak_memory_bytes > 0
 
 

@@ -46,6 +46,20 @@ def test_merge_equals_the_sum_of_its_parts() -> None:
     assert merged.hits.dtype == np.int32
 
 
+def test_merge_adds_the_two_parts_of_a_document() -> None:
+    merged = DocumentCounts.merge([document_counts([0, 1], [10, 20]), document_counts([1, 2], [6, 30])])
+    assert merged.document.tolist() == [0, 1, 2]
+    assert merged.tokens.tolist() == [10, 26, 30]
+    assert merged.nats.tolist() == [20, 52, 60]
+    assert merged.hits.tolist() == [[5, 10], [13, 26], [15, 30]]
+
+
+def test_select_returns_the_hits_in_the_order_of_the_given_ks() -> None:
+    selected = document_counts([0, 1], [10, 20]).select([10, 1])
+    assert selected.ks == (10, 1)
+    assert selected.hits.tolist() == [[10, 5], [20, 10]]
+
+
 def test_add_refuses_counts_with_different_k() -> None:
     with pytest.raises(RbptrackError, match="cannot be added"):
         document_counts([0], [1], ks=(1, 10)) + document_counts([0], [1], ks=(1, 5))

@@ -55,7 +55,7 @@ def table_with_reference() -> RankTable:
         "accept": [0.5, 0.5, 0.5],
         "top": [1, 2, 3],
         "reference_top": [1, 5, 3],
-        "reference_rank": [1, 2, 1],
+        "reference_rank": [1, 2, 2],  # another entry ties with the last one
     }
     return RankTable.from_arrays(vocab_size=9, **columns)
 
@@ -73,6 +73,16 @@ def test_rank_table_has_known_metrics() -> None:
     assert table.ce == pytest.approx((0.5 + 1.0 + 1.5 + 2.0) / 4)
     assert table.tie_rate == 0.25
     assert table.num_tokens == 4
+
+
+def test_all_metrics_of_a_strict_table_use_the_strict_rank() -> None:
+    table = replace(small_table([0, 0, 4, 9], ties=[0, 2, 0, 0]), strict=True)
+    assert [table.rbp(k) for k in (1, 3, 5)] == [0.5, 0.5, 0.75]
+    assert table.document_counts([1, 3, 5]).hits.tolist() == [[2, 2, 3]]
+    histogram = table.histogram()
+    assert histogram.rank.tolist() == [1, 5, 10]
+    assert histogram.count.tolist() == [2, 1, 1]
+    assert histogram.logprob.tolist() == [-1.5, -1.5, -2.0]
 
 
 def test_histogram_has_the_metrics_of_its_table() -> None:
@@ -141,6 +151,12 @@ def test_read_of_some_columns_returns_those_that_the_file_has(tmp_path: Path) ->
     table = RankTable.read(tmp_path / "r.parquet", ["rank", "kl", "entropy"])
     assert table.table.column_names == ["greater", "ties", "kl"]
     assert table.rank.tolist() == [1, 2, 4]
+
+
+@pytest.mark.parametrize("column", ["rank", "greater", "ties"])
+def test_read_of_a_column_of_ranks_gives_ranks_with_ties(column: str, tmp_path: Path) -> None:
+    small_table([0, 0, 4], ties=[0, 2, 0]).write(tmp_path / "r.parquet")
+    assert RankTable.read(tmp_path / "r.parquet", [column]).rank.tolist() == [1, 3, 5]
 
 
 def test_to_pandas_adds_the_rank() -> None:

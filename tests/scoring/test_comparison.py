@@ -150,3 +150,11 @@ def test_pair_scorer_ignores_entries_that_both_heads_leave_out() -> None:
     expected = kl_of_definition(*pair.log_probabilities(kept))
     torch.testing.assert_close(scores.columns["kl"].double(), expected, rtol=1e-5, atol=1e-6)
     assert not torch.isin(scores.columns["reference_top"], torch.tensor(left_out)).any()
+
+
+def test_pair_scorer_has_infinite_kl_if_only_the_reference_may_choose_an_entry() -> None:
+    pair = random_pair(600, 600)
+    scorer = Scorer(Head(pair.weight).exclude([3]), chunk_tokens=7)
+    reference = Scorer(Head(pair.reference_weight), chunk_tokens=7)
+    scores = PairScorer(scorer, reference, entries=600)(pair.hidden, pair.reference_hidden, targets(600))
+    assert torch.isinf(scores.columns["kl"]).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 
@@ -86,6 +87,24 @@ def test_scorer_equals_the_definition(
             assert torch.equal(scores.columns[name], expected.columns[name])
     else:
         assert ((scores.greater - expected.greater).abs() <= 1).all()
+
+
+def test_head_scales_logits_before_it_caps_them() -> None:
+    """With one-hot hidden states, the products are the weights. Expected: 5 tanh(2 (x + 1) / 5)."""
+    weight = torch.tensor([[-9.0], [0.0], [1.5]])
+    head = Head(weight, bias=torch.ones(3), softcap=5.0, scale=2.0)
+    expected = 5 * torch.tanh(2 * (weight.T + 1) / 5)
+    torch.testing.assert_close(head.logits(torch.ones(1, 1)), expected)
+
+
+@pytest.mark.parametrize("vocab_size", [255, 256, 257, 512, 513])
+def test_top_is_the_last_entry_if_it_has_the_largest_logit(vocab_size: int) -> None:
+    """Logits are searched in spans of 256 entries. The last span may hold one entry only."""
+    logits = torch.zeros(1, vocab_size)
+    logits[0, -1] = 3.0
+    scores = score_logits(logits, torch.tensor([0]))
+    assert scores.top.tolist() == [vocab_size - 1]
+    assert scores.top_logprob.item() == pytest.approx(3 - math.log(vocab_size - 1 + math.exp(3)), rel=1e-5)
 
 
 def test_scorer_gives_the_largest_logit_rank_1_in_every_chunk() -> None:
