@@ -107,6 +107,12 @@ def test_keep_documents_that_reach_last_bin_keeps_long_documents_and_bins_that_t
     assert not kept_sums[:, 5:].any()
 
 
+def test_keep_documents_that_reach_last_bin_leaves_out_bins_of_fewer_than_20_tokens() -> None:
+    tokens = np.tile([1.0, 2.0, 4.0, 4.0], (5, 1))
+    kept = keep_documents_that_reach_last_bin(np.stack([tokens, tokens], axis=-1))
+    assert kept[..., 0].sum(axis=0).tolist() == [0, 0, 20, 20]
+
+
 def test_keep_documents_that_reach_last_bin_needs_5_documents() -> None:
     sums = np.zeros((4, 32, 3))
     sums[:, :4, 0] = 30
@@ -200,6 +206,14 @@ def test_breakdown_by_group_has_verdicts_of_groups_with_20_documents(report_of_t
 def test_breakdown_by_position_over_three_groups_has_no_intervals(report_of_three_groups: Report) -> None:
     positions = report_of_three_groups.frame("level").query("by == 'position'")
     assert positions[["low", "p"]].isna().all(axis=None)
+
+
+def test_in_groups_gives_each_group_the_sums_of_its_documents() -> None:
+    """The groups b, c and a have 30, 20 and 10 tokens."""
+    totals = np.array([[10.0, 1], [30, 2], [20, 3]])
+    grouped = ClassSums(totals, {}, {}).in_groups(["a", "b", "c"])
+    assert grouped.names["group"] == ("b", "c", "a")
+    assert grouped.sums["group"].sum(axis=0).tolist() == [[30, 2], [20, 3], [10, 1]]
 
 
 def test_in_groups_joins_groups_beyond_the_20_largest() -> None:

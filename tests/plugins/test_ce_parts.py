@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from plugins.ce_parts import PARTS, CeParts, decompose, mean_parts, part_sums
 from rbptrack.analysis import Report
@@ -75,6 +78,12 @@ def test_part_sums_approximate_decompose_if_a_document_is_left_out() -> None:
     np.testing.assert_allclose(change, expected, atol=0.1 * abs(expected).max())
 
 
+def test_part_sums_of_a_strict_table_use_the_rank_with_ties() -> None:
+    table = replace(rank_table([1, 2], documents=2, ties=np.array([3, 0]), logprob=np.full(2, -2.0)), strict=True)
+    parts = dict(zip(PARTS, mean_parts(part_sums([table], table.histogram()).sums.sum(axis=0)), strict=True))
+    assert parts["rank"] == pytest.approx((np.log(4) + np.log(2)) / 2)
+
+
 def test_part_sums_refuses_histogram_of_other_ranks() -> None:
     table = rank_table([1, 2, 3, 4], documents=2)
     other = rank_table([1, 2, 3, 4], documents=2, logprob=np.full(4, -2.0))
@@ -107,12 +116,28 @@ def test_ce_parts_compares_exponents_with_that_of_ce(report_of_four_sizes: Repor
 def test_rank_and_rest_add_up_to_ce_at_every_size(report_of_four_sizes: Report) -> None:
     table = report_of_four_sizes.tables["parts"]
     np.testing.assert_allclose(table["rank"] + table["rest"], table["ce"], rtol=1e-9)
+    np.testing.assert_allclose(table["rank_share"], table["rank"] / table["ce"])
 
 
 def test_shares_of_fall_add_up_to_1_in_each_identity(report_of_four_sizes: Report) -> None:
     shares = report_of_four_sizes.frame("share").set_index("metric")["share"]
     assert shares["rank"] + shares["rest"] == pytest.approx(1)
     assert shares[["error_entropy", "self_alignment", "confidence"]].sum() == pytest.approx(1)
+
+
+def test_share_has_interval_of_regression_of_part_on_ce_if_documents_are_equal() -> None:
+    """All documents are equal, so the error comes from the scatter of the sizes alone."""
+    tables = {}
+    for s, misses, rest in zip(SIZES, (9, 7, 4, 3), (1.6, 1.5, 1.2, 1.1), strict=True):
+        rank = np.tile([64] * misses + [1] * (10 - misses), 20)
+        tables[s] = rank_table(rank, documents=20, vocab_size=V, logprob=-np.log(rank) - rest)
+    report = CeParts().analyze(family_runs(tables))
+    table = report.tables["parts"]
+    line = stats.linregress(table["ce"], table["rank"])
+    share = report.frame("share").set_index("metric").loc["rank"]
+    half_width = stats.t.ppf(0.975, 2) * line.stderr
+    assert share["share"] == pytest.approx(line.slope)
+    assert (share["low"], share["high"]) == pytest.approx((line.slope - half_width, line.slope + half_width))
 
 
 def test_per_decade_is_slope_of_part_in_log10_of_size(report_of_four_sizes: Report) -> None:
@@ -146,8 +171,10 @@ def test_ce_parts_averages_two_seeds_of_one_size() -> None:
     runs = family_runs({1e6: table_of_size(1e6), 1.0000001e6: table_of_size(1e6, seed=1)})
     runs.frame["non_embedding_params"] = 10**6
     runs.frame["model"] = ["toy-1m", "toy-1m-seed1"]
-    (ce,) = CeParts().analyze(runs).tables["parts"]["ce"]
-    assert ce == pytest.approx((table_of_size(1e6).ce + table_of_size(1e6, seed=1).ce) / 2)
+    (row,) = CeParts().analyze(runs).tables["parts"].to_dict("records")
+    assert row["ce"] == pytest.approx((table_of_size(1e6).ce + table_of_size(1e6, seed=1).ce) / 2)
+    correction = (2 - 1) / (2 * 40 * 50)  # two ranks occur among the tokens of each seed
+    assert row["miller_madow"] - row["error_entropy"] == pytest.approx(correction)
 
 
 def test_ce_parts_of_probabilities_above_1_over_rank_has_no_rank_and_rest() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from plugins.contrasts import Contrasts
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes
+from rbptrack.stats import difference_of_exponents, laws, neg_log_rbp
 from tests.plugins.reports import result
 from tests.rank_tables import power_law_rank_table
 
@@ -37,6 +39,15 @@ def measurements(family: str = "f", dataset: str = "text", alpha: float = 0.1, s
     return rows, tables
 
 
+def line_of(part, k=1, sizes=slice(None)):
+    """Return SciPy's line of ln(-ln RBP_k) on ln S, for results of `measurements`, and its residuals, (sizes,)."""
+    rows, tables = part
+    ln_s = np.log([row["non_embedding_params"] for row in rows[sizes]])
+    ln_y = np.log([-np.log(tables[row["run_id"]].rbp(k)) for row in rows[sizes]])
+    line = stats.linregress(ln_s, ln_y)
+    return line, ln_y - line.intercept - line.slope * ln_s
+
+
 def report_of(*parts):
     """Analyse several results of `measurements` together."""
     all_rows = []
@@ -62,6 +73,28 @@ def test_contrasts_finds_difference_of_families_with_different_exponents(report_
 def test_contrasts_finds_no_difference_of_families_with_equal_exponents(report_of_three_families) -> None:
     row = result(report_of_three_families, "families", "rbp_1", family="a", versus="b")
     assert row["verdict"] in ("undecided", "same")
+
+
+def test_contrasts_of_families_pairs_the_influences_of_documents() -> None:
+    part_a, part_b = measurements("a"), measurements("b", alpha=0.12)
+    row = result(report_of(part_a, part_b), "families", "rbp_1", family="a", versus="b")
+    runs = Runs(pd.DataFrame(part_a[0] + part_b[0]), RankTables(part_a[1] | part_b[1]))
+    fitted = []
+    for rows, _ in (part_a, part_b):
+        counts = [runs.document_counts(row["run_id"], [1]) for row in rows]
+        fitted += laws(SIZES, counts, neg_log_rbp)
+    expected = difference_of_exponents(*fitted)
+    assert (row["low"], row["high"]) == pytest.approx(expected.interval())
+    assert expected.half_width() < 0.99 * (fitted[0].alpha - fitted[1].alpha).half_width()
+
+
+def test_contrasts_margin_is_a_share_of_the_second_exponent() -> None:
+    """The exponents 0.1 and 0.12 differ by more than a tenth of 0.12."""
+    report = report_of(
+        measurements(dataset="d0", alpha=0.1),
+        measurements(dataset="d1", alpha=0.12, seed=1),
+    )
+    assert result(report, "datasets", "rbp_1")["verdict"] == "below"
 
 
 def test_contrasts_averages_exponents_over_families(report_of_three_families) -> None:
@@ -92,14 +125,29 @@ def test_contrasts_compares_datasets_of_one_family() -> None:
 
 
 def test_contrasts_compares_datasets_over_models_that_both_have() -> None:
-    rows, tables = measurements(dataset="d1", seed=1)
-    report = report_of(measurements(dataset="d0"), (rows[:-1], tables))
-    assert result(report, "datasets", "rbp_1")["sizes"] == 4
+    rows, tables = measurements(dataset="d1", alpha=0.2, seed=1)
+    first = measurements(dataset="d0")
+    row = result(report_of(first, (rows[1:], tables)), "datasets", "rbp_1")
+    assert row["sizes"] == 4
+    expected = line_of((rows, tables), sizes=slice(1, None))[0].slope - line_of(first, sizes=slice(1, None))[0].slope
+    assert row["datasets"] == pytest.approx(expected)
 
 
 def test_contrasts_compares_rbp_10_and_rbp_100_with_rbp_1() -> None:
-    report = report_of(measurements())
-    assert set(report.frame("against_rbp_1")["metric"]) == {"rbp_10", "rbp_100"}
+    part = measurements()
+    rows = report_of(part).frame("against_rbp_1").set_index("metric")
+    assert set(rows.index) == {"rbp_10", "rbp_100"}
+    for k in (10, 100):
+        expected = line_of(part)[0].slope - line_of(part, k)[0].slope
+        assert rows.loc[f"rbp_{k}", "against_rbp_1"] == pytest.approx(expected)
+
+
+def test_contrasts_pools_the_scatter_of_two_laws() -> None:
+    parts = [measurements("a"), measurements("b", alpha=0.2)]
+    row = result(report_of(*parts), "pooled", "rbp_1", family="a")
+    squares = [residuals @ residuals for _, residuals in map(line_of, parts)]
+    assert row["scatter"] == pytest.approx(np.sqrt(squares[0] / 3))
+    assert row["pooled_scatter"] == pytest.approx(np.sqrt(sum(squares) / 6))
 
 
 def test_contrasts_of_one_law_has_no_pooled_scatter() -> None:

@@ -157,6 +157,13 @@ def test_homogeneity_of_known_variances_is_cochrans_test() -> None:
     assert mean.homogeneity == pytest.approx(stats.chi2.sf(q, 2))
 
 
+def test_homogeneity_of_three_samples_has_p_of_welchs_test() -> None:
+    """The expected p is that of scipy.stats.f_oneway(..., equal_var=False), which needs SciPy 1.15."""
+    samples = ([3.1, 2.7, 3.6, 3.3], [2.2, 4.1, 3.9, 1.8, 3.0, 2.4], [3.4, 3.6, 3.5, 3.7, 3.3])
+    means = [Estimate(np.mean(x), scatter=np.var(x, ddof=1) / len(x), df=len(x) - 1) for x in samples]
+    assert random_effects(means, Estimate(0.0)).homogeneity == pytest.approx(0.2048007210755959)
+
+
 def test_homogeneity_of_equal_means_is_rejected_in_about_5_percent_of_samples() -> None:
     rng = np.random.default_rng(6)
     rejected = 0
