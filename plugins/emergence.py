@@ -158,7 +158,7 @@ def count_whole_answers(piece: RankTable, ks: Sequence[int], last_field: int, cu
     """
     present, document = piece.documents
     field = piece.column("field")
-    in_answer = (field == last_field) & (field > 0)
+    in_answer = field == last_field
     gaps = piece.sum_by_document(in_answer & _begins_stretch(piece))
     last_position = np.zeros(len(present))
     np.maximum.at(last_position, document[in_answer], piece.column("position")[in_answer])

@@ -50,6 +50,18 @@ def names_and_labels(*rows, min_sizes=1):
     return [(family.name, family.labels) for family in all_families], notes
 
 
+def test_columns_of_family_are_in_the_order_of_its_sizes() -> None:
+    rows = [row(38, run_id="a", training_tokens=3e9), row(15, run_id="b", training_tokens=2e9), row(6, run_id="c")]
+    [family], _ = comparable_families(runs_of(*rows))
+    assert family.s.tolist() == [6000, 15000, 38000]
+    assert family.column("total_params").tolist() == [9000, 22500, 57000]
+
+
+def test_ks_below_vocab_ascend_to_the_smallest_vocabulary() -> None:
+    [family], _ = comparable_families(runs_of(row(6), row(15)))
+    assert family.ks_below_vocab([64, 63, 1, 65]) == [1, 63]
+
+
 def test_comparable_families_sorts_sizes_by_parameters() -> None:
     nano, notes = names_and_labels(row(38), row(6), row(15))
     assert nano == [("nano", ["6k", "15k", "38k"])]

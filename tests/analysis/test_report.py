@@ -51,6 +51,10 @@ def test_verdicts_are_above_below_and_same() -> None:
     assert rows["verdict"].tolist() == ["above", "below", "same"]
 
 
+def test_verdicts_are_above_and_below_the_null_value() -> None:
+    assert rows_of(normal(5.0), normal(15.0), null=10.0)["verdict"].tolist() == ["below", "above"]
+
+
 def test_verdict_of_small_effect_without_margin_is_undecided() -> None:
     assert rows_of(normal(0.5))["verdict"].tolist() == ["undecided"]
 
@@ -106,7 +110,9 @@ def test_detectable_effect_is_found_in_80_percent_of_simulations() -> None:
 def test_detectable_is_on_scale_that_is_shown() -> None:
     report = Report({})
     report.add("ratio", normal(0.0, 0.1), **PYTHIA_ON_WIKI, null=0.0, show=np.exp)
-    assert report.frame("ratio")["detectable"][0] == pytest.approx(np.exp(0.2802) - 1, rel=1e-3)
+    report.add("ratio", normal(np.log(4), 0.1), **PYTHIA_ON_WIKI, null=np.log(4), show=np.exp, N=4)
+    at_1 = np.exp(0.1 * (2.2414 + 0.8416)) - 1  # 5% over two tests
+    assert report.frame("ratio")["detectable"].tolist() == pytest.approx([at_1, 4 * at_1], rel=1e-3)
 
 
 def test_row_without_interval_has_no_p_and_no_verdict() -> None:

@@ -76,6 +76,26 @@ def test_measure_returns_the_metrics_of_its_rank_table(model: Any, corpus: Corpu
     assert measurement.peak_memory_bytes > 0
 
 
+def test_measure_adds_the_ties_of_all_sections(model: Any, corpus: Corpus, tmp_path: Path) -> None:
+    tied = replace(
+        model,
+        head=Head(
+            model.head.weight.roll(1, 0).where(torch.arange(model.vocab_size)[:, None] % 2 == 1, model.head.weight)
+        ),
+    )
+    measurement = measure(tied, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+    assert measurement.tied_tokens == np.count_nonzero(measurement.ranks.column("ties"))
+    assert measurement.tie_rate == 1
+
+
+def test_measure_adds_the_parts_of_a_document_in_several_sections(model: Any, corpus: Corpus, tmp_path: Path) -> None:
+    lengths = np.array([len(corpus.token)])
+    one_document = replace(corpus, document_lengths=lengths, document_ids=("whole",))
+    measurement = measure(model, one_document, ks=(1, 10), engine=ENGINE, folder=tmp_path)
+    assert measurement.counts.tokens.tolist() == [corpus.num_targets]
+    assert measurement.counts.hits.tolist() == [[(measurement.ranks.rank <= k).sum() for k in (1, 10)]]
+
+
 def test_measure_reports_every_scored_token_as_progress(model: Any, corpus: Corpus, tmp_path: Path) -> None:
     progress: list[int] = []
     measurement = measure(model, corpus, ks=(1, 10), engine=ENGINE, folder=tmp_path, progress=progress.append)
@@ -176,10 +196,12 @@ def test_measure_after_a_kill_repeats_only_lost_and_damaged_blocks(
     rows = [pq.read_metadata(path).num_rows for path in saved]
     assert len(saved) > 2
     assert sum(rows) > 500
+    whole = RankTable.read(saved[0])
+    replace(whole, table=whole.table.slice(1)).write(saved[0])  # a table that lacks a token
     saved[1].write_bytes(saved[1].read_bytes()[:-100])
     saved[2].write_bytes(b"")
     resumed = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "cut")
-    assert resumed.fresh_tokens == uninterrupted.num_tokens - sum(rows) + rows[1] + rows[2]
+    assert resumed.fresh_tokens == uninterrupted.num_tokens - sum(rows[3:])
     assert resumed.path.read_bytes() == uninterrupted.path.read_bytes()
 
 
@@ -202,9 +224,21 @@ def test_measure_in_a_finished_folder_measures_nothing(model: Any, corpus: Corpu
     assert second.ce == first.ce
 
 
-def test_measure_refuses_a_folder_of_another_corpus(model: Any, corpus: Corpus, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("token", lambda corpus: np.roll(corpus.token, 1)),
+        ("scorable", lambda corpus: np.ones_like(corpus.scorable)),
+        ("first", lambda corpus: corpus.first + 1),
+        ("prefix", lambda _: np.array([1])),
+        ("texts_hash", lambda _: "others"),
+    ],
+)
+def test_measure_refuses_a_folder_of_another_corpus(
+    name: str, value: Callable[[Corpus], Any], model: Any, corpus: Corpus, tmp_path: Path
+) -> None:
     measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
-    other = replace(corpus, token=np.roll(corpus.token, 1))
+    other = replace(corpus, **{name: value(corpus)})
     with pytest.raises(MeasurementError):
         measure(model, other, ks=(1,), engine=ENGINE, folder=tmp_path)
 

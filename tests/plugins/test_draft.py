@@ -38,11 +38,15 @@ def table_with_acceptance(accept: Any, documents: int = DOCUMENTS, **columns: An
 
 
 def runs_with_reference(*tables: RankTable, sizes: tuple[float, ...] = (1e6,)) -> Runs:
-    """Return the runs of one family with a reference of 10^7 parameters: a rank table for each size S."""
+    """Return the runs of one family with a reference of 2 * 10^7 parameters: a rank table for each size S.
+
+    A model of size S has 2 S parameters with embeddings and output head.
+    """
     frame = pd.DataFrame({"run_id": [f"r{i}" for i in range(len(tables))], "non_embedding_params": sizes})
     frame = frame.assign(
         family="toy", size=[f"{s:.0f}" for s in sizes], model=[f"toy-{s:.0f}" for s in sizes], dataset="text",
-        total_params=sizes, vocab_size=64, reference="large", reference_commit="c", reference_params=10**7,
+        total_params=2 * np.array(sizes), vocab_size=64,
+        reference="large", reference_commit="c", reference_params=2 * 10**7,
     )  # fmt: skip
     return Runs(frame, MemoryRankStore({f"r{i}": table for i, table in enumerate(tables)}))
 
@@ -108,6 +112,14 @@ def test_draft_sums_have_no_draft_over_unscored_tokens_or_end_of_document() -> N
     assert sums[:, RUNS:].tolist() == [[2 * (30 - 11)] * 12] * DOCUMENTS
 
 
+def test_draft_sums_have_no_draft_over_two_documents() -> None:
+    """The last document begins with two tokens that are not scored."""
+    columns = {"kl": np.zeros(4), "accept": np.ones(4)}
+    table = rank_table(np.ones(4), documents=2, position=np.array([1, 2, 3, 4]), **columns)
+    assert draft_sums(table, 4)[:, STARTS].tolist() == [0, 0]
+    assert draft_sums(table, 2)[:, STARTS].tolist() == [1, 1]
+
+
 def test_draft_of_documents_shorter_than_longest_has_acceptance_alone_and_a_note() -> None:
     report = Draft(longest=80).analyze(runs_with_reference(table_with_acceptance(0.5)))
     assert report.questions == ["acceptance", "kl"]
@@ -132,7 +144,7 @@ def report_of_two_commits() -> Report:
     """The report on two commits of one reference. The number of parameters of the second commit is unknown."""
     accept = np.repeat([1.0, 0.5], [(DOCUMENTS - 1) * LENGTH, LENGTH])  # only the last document is accepted less
     runs = runs_with_reference(table_with_acceptance(accept), table_with_acceptance(0.3), sizes=(1e6, 1e6))
-    frame = runs.frame.assign(reference_commit=["aaa", "bbb"], reference_params=[10**7, None])
+    frame = runs.frame.assign(reference_commit=["aaa", "bbb"], reference_params=[2 * 10**7, None])
     return Draft().analyze(Runs(frame, runs.store))
 
 

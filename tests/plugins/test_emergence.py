@@ -113,6 +113,8 @@ def test_alpha_n_of_independent_tokens_is_the_same_for_every_n(report_of_indepen
     laws = report_of_independent_tokens.frame("alpha_n").set_index("N")
     assert list(laws.index) == [1, 2, 4]
     np.testing.assert_allclose(laws["alpha_n"], 0.1, atol=0.02)
+    delta = report_of_independent_tokens.frame("delta_n").set_index("N")["delta_n"]
+    assert delta.tolist() == pytest.approx((laws["alpha_n"] - laws.loc[1, "alpha_n"])[[2, 4]].tolist())
     assert (report_of_independent_tokens.frame("delta_n")["verdict"] == "undecided").all()
 
 
@@ -152,8 +154,12 @@ def test_emergence_has_no_interval_at_an_n_for_which_too_few_documents_are_long_
 
 def test_emergence_of_blocks_of_hits_has_n_eff_below_n_and_clustering() -> None:
     """A window of 4 tokens lies in one block of 10 with probability 0.7, and otherwise in two."""
-    report = Emergence(ks=(1,), lengths=(4,)).analyze(family_runs({1e6: blocks_of_10_tokens()}))
+    table = blocks_of_10_tokens()
+    report = Emergence(ks=(1,), lengths=(4,)).analyze(family_runs({1e6: table}))
     p_4 = 0.7 * 0.5 + 0.3 * 0.5**2
+    window = report.tables["windows"].set_index("N").loc[4]
+    assert window["independent"] == pytest.approx(table.rbp(1) ** 4)
+    assert window["low"] < window["p_n"] < window["high"]
     (row,) = report.frame("n_eff").to_dict("records")
     assert row["verdict"] == "below"
     assert row["n_eff"] == pytest.approx(np.log(p_4) / np.log(0.5), abs=0.1)
@@ -174,6 +180,15 @@ def test_emergence_leaves_out_n_with_few_runs() -> None:
     assert "n_eff" not in report.questions
     assert report.headline == ""
     assert report.notes
+
+
+def test_emergence_leaves_out_n_with_runs_in_few_documents() -> None:
+    ranks = np.full((40, 100), 2)
+    ranks[:3, :50] = np.tile([1] * 9 + [2], 5)  # 15 runs of 9 hits in three documents
+    runs = family_runs({1e6: rank_table(ranks, documents=40)})
+    for min_documents, is_left_out in ((4, True), (3, False)):
+        report = Emergence(ks=(1,), lengths=(8,), min_documents=min_documents).analyze(runs)
+        assert np.isnan(report.tables["windows"].set_index("N").loc[8, "p_n"]) == is_left_out
 
 
 def test_emergence_of_five_documents_has_no_intervals_and_a_note() -> None:

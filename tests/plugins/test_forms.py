@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 from scipy import optimize
 
-from plugins.forms import Forms
+from plugins.forms import Forms, prediction_errors
 from rbptrack.analysis import BadInput, Runs
 from rbptrack.analysis.plugin import make_plugin_from_words
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes, example_runs
+from rbptrack.stats import fit
 from tests.plugins.reports import result
 
 
@@ -105,6 +106,20 @@ def test_forms_of_power_law_has_undecided_bend() -> None:
 
 def test_forms_of_power_law_has_true_exponent_with_hubers_loss() -> None:
     assert result(report_of(power_law, noise=0.01), "alpha", "rbp_1")["huber"] == pytest.approx(0.2, abs=0.01)
+
+
+def test_headline_counts_laws_that_a_floor_predicts_better() -> None:
+    assert "in 1 of 2 laws" in report_of(law_with_floor, noise=0.0).headline
+
+
+def test_prediction_by_a_form_in_training_tokens_uses_those_of_each_size() -> None:
+    """D is 20 S at all sizes but the last, which has 5 times as many tokens."""
+    s = np.geomspace(1e6, 1e10, 8)
+    d = 20 * s * np.where(s < 9e9, 1, 5)
+    law = fit(s, 50 * d**-0.3)
+    errors = prediction_errors(law, 1, "A*D**-b", d)
+    assert errors["your_form"] == pytest.approx(0, abs=1e-6)
+    assert errors["prediction"] > 0.1
 
 
 def test_forms_of_exact_power_law_does_not_count_rounding_errors_as_better_predictions() -> None:

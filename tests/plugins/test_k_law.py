@@ -60,6 +60,12 @@ def test_k_law_reports_doubling_of_k_as_2_to_beta_over_alpha():
     assert doubling.loc[10, "doubling"] == pytest.approx(2 ** (0.4 / 0.1), rel=0.05)
 
 
+def test_k_law_reports_no_doubling_if_rbp_may_not_grow_with_size():
+    factors = [2.0, 1.2, 2.4, 1.1]
+    report = KLaw().analyze(runs_of({s: (0.4, b) for s, b in zip([1e6, 4e6, 16e6, 64e6], factors, strict=True)}))
+    assert "doubling" not in report.tables
+
+
 def test_k_law_of_imported_metrics_has_beta_without_interval_and_a_note():
     row = {"run_id": "a", "family": "gpt2", "size": "124m", "model": "gpt2", "dataset": "wiki", "without_ranks": True}
     row |= {"non_embedding_params": 1e8, "ce": 3.0} | {f"rbp_{k}": np.exp(-1.5 * k**-0.3) for k in (1, 2, 5, 10, 100)}

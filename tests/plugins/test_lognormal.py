@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
 from plugins.lognormal import Lognormal, RankSums, fit_ranks, integral_of_p1, largest_difference, maximum_likelihood
 from rbptrack.analysis import Report
@@ -113,6 +115,30 @@ def test_slope_of_mu_over_sigma_covers_true_slope_in_ln_s(report_of_four_sizes: 
 def test_mu_over_sigma_is_ratio_of_mu_and_sigma(report_of_four_sizes: Report) -> None:
     rows = report_of_four_sizes.frame("mu_over_sigma")
     np.testing.assert_allclose(rows["mu"] / rows["sigma"], rows["mu_over_sigma"], rtol=1e-9)
+
+
+def test_r2_in_s_is_that_of_a_line_in_s(report_of_four_sizes: Report) -> None:
+    slope = report_of_four_sizes.frame("slope").set_index("quantity").loc["beta"]
+    betas = report_of_four_sizes.frame("beta")["beta"].to_numpy()
+    assert slope["slope"] == pytest.approx(stats.linregress(np.log(SIZES), betas).slope)
+    assert slope["R2_in_S"] == pytest.approx(stats.linregress(SIZES, betas).rvalue ** 2)
+
+
+def test_implied_entropy_is_that_of_the_shares_of_ranks() -> None:
+    table = lognormal_ranks(0.5, 0.1)
+    (row,) = Lognormal().analyze(family_runs({1e6: table})).tables["implied"].to_dict("records")
+    assert row["entropy"] == pytest.approx(stats.entropy(np.bincount(table.rank)))
+
+
+def test_chart_of_distribution_has_shares_of_tokens_per_rank(report_of_four_sizes: Report) -> None:
+    """Above 10, a point is the mean over a bin of ranks."""
+    chart = report_of_four_sizes.figures["distribution"].to_dict()
+    points = pd.DataFrame(chart["data"]["values"])
+    rank, share = points.columns[2:]
+    largest = lognormal_pmf(BETAS[-1], GAMMA)
+    fitted = points[points["distribution"] == "lognormal"].set_index(rank)[share]
+    assert fitted.iloc[0] == pytest.approx(largest[0], rel=0.05)
+    assert np.interp(100, fitted.index, fitted) == pytest.approx(largest[99], rel=0.2)
 
 
 def test_report_of_lognormal_has_three_charts(report_of_four_sizes: Report) -> None:

@@ -70,6 +70,29 @@ def test_power_law_recovers_exponent_and_factor():
 
 
 @without_figures
+def test_forecast_of_rbp_and_ce_is_that_of_the_law():
+    report = report_of(rows_of("f", 0.2, 0.1, 6), PowerLaw(at=(1e11,)))
+    for metric in ("rbp_10", "ce"):
+        law = result(report, "alpha", metric)
+        y = law["A"] * 1e11 ** -law["alpha"]
+        forecast = result(report, "forecast", metric)
+        assert forecast["forecast"] == pytest.approx(y if metric == "ce" else math.exp(-y))
+        assert forecast["beyond"] == pytest.approx(10)
+
+
+@without_figures
+def test_exponents_in_both_units_agree_if_the_sizes_have_another_order():
+    rows = rows_of("f", 0.2, 0.1, 5, noise=0.05)
+    for row, factor in zip(rows, (1000, 1.1, 50, 1.2, 1.3), strict=True):
+        row["total_params"] = row["non_embedding_params"] * factor
+    excluding = result(report_of(rows), "alpha", "rbp_10")
+    including = result(report_of(rows, PowerLaw(unit="total_params")), "alpha", "rbp_10")
+    assert including["alpha"] != pytest.approx(excluding["alpha"], rel=0.05)
+    assert excluding["alpha_incl"] == pytest.approx(including["alpha"])
+    assert including["alpha_excl"] == pytest.approx(excluding["alpha"])
+
+
+@without_figures
 def test_delta_is_difference_from_exponent_of_ce():
     report = report_of(rows_of("f", 0.2, 0.1, 6))
     delta = result(report, "delta", "rbp_10")

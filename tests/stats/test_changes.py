@@ -155,6 +155,21 @@ def test_mcnemar_has_p_of_obuchowskis_test() -> None:
     assert changes.mcnemar.p() == pytest.approx(2 * stats.t.sf(statistic, df))
 
 
+def test_mcnemar_of_5_deciding_documents_has_14_degrees_of_freedom() -> None:
+    """In 5 of 30 documents, 3 tokens are gained. Obuchowski's statistic is 15 / sqrt(5 * 3^2)."""
+    ranks = np.full((30, 30), 2)
+    gained = ranks.copy()
+    gained[:5, :3] = 1
+    changes = compare([rank_table(ranks, documents=30)], [rank_table(gained, documents=30)])
+    assert changes.mcnemar.p() == pytest.approx(2 * stats.t.sf(15 / np.sqrt(45), 3 * 5 - 1))
+
+
+def test_token_that_ties_with_others_moves_only_if_its_rank_changes() -> None:
+    a = rank_table([3, 3])
+    b = rank_table([2, 2], ties=np.array([1, 0]))
+    assert compare([a], [b]).moved_share == 0.5
+
+
 def test_change_of_ce_covers_0_and_is_tested_at_5_percent() -> None:
     """Simulates documents of unequal lengths. The change of CE differs between documents; its mean is 0."""
     rng = np.random.default_rng(3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -111,6 +113,7 @@ def test_law_over_removes_scatter_of_models_that_two_datasets_share() -> None:
     independent = law_b.alpha - law_a.alpha
     assert ratio.alpha.value == pytest.approx(law_b.alpha.value - law_a.alpha.value)
     assert ratio.alpha.sampling == pytest.approx(law_a.alpha.sampling + law_b.alpha.sampling)
+    assert ratio.alpha.deciding_documents == pytest.approx(independent.deciding_documents, rel=0.3)
     assert ratio.alpha.scatter < 0.01 * independent.scatter
     assert ratio.alpha.half_width() < 0.5 * independent.half_width()
 
@@ -181,6 +184,35 @@ def test_random_effects_needs_three_estimates_with_known_errors() -> None:
     assert random_effects([estimate] * 3, Estimate(0.0)) is not None
 
 
+def test_prediction_interval_includes_the_error_that_all_estimates_share() -> None:
+    values = np.array([0.1, 0.14, 0.22, 0.08])
+    mean = random_effects([Estimate(value, scatter=1e-4, df=9) for value in values], Estimate(0.0, sampling=4e-4))
+    half = stats.t.ppf(0.975, 2) * np.sqrt(mean.tau**2 + stats.sem(values) ** 2 + 4e-4)
+    assert (mean.low, mean.high) == pytest.approx((values.mean() - half, values.mean() + half))
+
+
+def test_mean_over_datasets_has_interval_of_one_law_if_datasets_share_all_scatter() -> None:
+    rng = np.random.default_rng(7)
+    scatter = rng.normal(0, 0.05, 5)
+    fitted = [fit(S, np.exp(-0.1 * X + scatter + rng.normal(0, 1e-5, 5))) for _ in range(4)]
+    mean = mean_over_datasets(fitted).mean
+    assert mean.half_width() == pytest.approx(fitted[0].alpha.half_width(), rel=1e-2)
+
+
+def test_mean_over_datasets_has_error_of_independent_scatter_if_residuals_cancel() -> None:
+    """The residuals are r, -r, q and -q with equal squares, so all exponents are 0.1 and the mean residuals are 0.
+
+    The variance of one exponent is w'w r'r / 3 over four datasets instead of three, and that of the mean a fourth.
+    """
+    r = np.array([1.0, -2, 0, 2, -1]) * 0.01  # orthogonal to 1 and to ln S
+    q = np.array([2.0, -1, -2, -1, 2]) * 0.01 * np.sqrt(10 / 14)
+    fitted = [fit(S, np.exp(-0.1 * X + residuals)) for residuals in (r, -r, q, -q)]
+    mean = mean_over_datasets(fitted).mean
+    weights = alpha_weights(S)
+    assert mean.scatter == pytest.approx(weights @ weights * (r @ r) / 3 * 4 / 3 / 4)
+    assert mean.sampling == pytest.approx(0, abs=1e-12)
+
+
 def test_mean_over_datasets_covers_alpha_if_datasets_share_scatter_of_models() -> None:
     rng = np.random.default_rng(7)
     covered = 0
@@ -190,6 +222,18 @@ def test_mean_over_datasets_covers_alpha_if_datasets_share_scatter_of_models() -
         mean = mean_over_datasets(fitted).mean
         covered += abs(mean.value - 0.1) < mean.half_width()
     assert covered / 200 > 0.92
+
+
+def test_mean_over_families_counts_the_influences_that_families_share_once() -> None:
+    """All families have the influences of one law, so nothing of their error over documents is independent."""
+    rng = np.random.default_rng(8)
+    law = law_of_family(rng, *random_documents(rng))
+    influences = [DocumentInfluences(u, law.documents.shares) for u in law.documents.u.T]
+    fitted = [fit(S, np.exp(-0.1 * X + rng.normal(0, 0.01, 5)), influences) for _ in range(4)]
+    mean = mean_over_families(fitted).mean
+    independent = random_effects([replace(each.alpha, sampling=0.0) for each in fitted], Estimate(0.0)).mean
+    assert mean.sampling == pytest.approx(law.alpha.sampling)
+    assert mean.scatter == pytest.approx(independent.scatter)
 
 
 def test_mean_over_families_covers_alpha_if_families_share_documents() -> None:

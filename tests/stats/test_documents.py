@@ -67,6 +67,14 @@ def test_influences_are_changes_without_a_document_minus_a_constant() -> None:
     assert change_without_document(counts, 7) - u[7] == pytest.approx(constant)
 
 
+def test_estimate_of_ratio_has_variance_of_jackknife() -> None:
+    """The jackknife's variance is (n - 1) / n times the sum of squares of the values without one document."""
+    counts = random_counts(25)
+    values = np.array([change_without_document(counts, i)[0] for i in range(25)])
+    number = estimate(counts.select([1]), lambda sums: neg_log_rbp(sums)[..., 0])
+    assert number.sampling == pytest.approx(24 / 25 * ((values - values.mean()) ** 2).sum(), rel=1e-9)
+
+
 def test_estimate_of_user_defined_sums_equals_estimate_of_counts() -> None:
     counts = random_counts(30)
     sums = Sums(counts.document, counts.sums)

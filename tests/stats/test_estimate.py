@@ -81,3 +81,11 @@ def test_estimate_with_variance_that_rounds_below_0_has_no_error() -> None:
     number = Estimate(1.0, sampling=-1e-37)
     assert number.half_width() == number.se == 0.0
     assert number.p() == 0.0
+
+
+def test_difference_has_deciding_documents_by_rule_of_welch_and_satterthwaite() -> None:
+    """Of the variance 4, 1 is decided by 10 documents, and 3 by 30: 1 / (1/16 / 10 + 9/16 / 30) = 40."""
+    first = Estimate(1.0, sampling=1.0, sampling_df=9, deciding_documents=10)
+    second = Estimate(0.5, sampling=3.0, sampling_df=29, deciding_documents=30)
+    assert (first - second).deciding_documents == pytest.approx(40)
+    assert (second - first).deciding_documents == pytest.approx(40)

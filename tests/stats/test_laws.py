@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rbptrack.ranks import DocumentCounts
-from rbptrack.stats import DocumentInfluences, cross_entropy, fit, laws, neg_log_rbp, neg_log_rbp_over_ce
+from rbptrack.stats import (
+    DocumentInfluences,
+    cross_entropy,
+    fit,
+    huber_alpha,
+    ks_with_enough_misses,
+    laws,
+    neg_log_rbp,
+    neg_log_rbp_over_ce,
+)
 from rbptrack.stats.documents import TOTALS
 from rbptrack.stats.laws import law_in_k
 
@@ -168,6 +177,41 @@ def test_laws_fits_statistic_of_counts() -> None:
     assert law.a == pytest.approx(8)
 
 
+def test_laws_has_interval_of_each_value_if_an_earlier_value_has_no_law() -> None:
+    counts = counts_of_sizes(S, hardness_sd=0.3)
+    [expected] = laws(S, counts, cross_entropy)
+    without_law, law = laws(S, counts, lambda x: np.stack([0 * x[..., 2] / x[..., 0], cross_entropy(x)], axis=-1))
+    assert without_law is None
+    assert law.alpha.interval() == pytest.approx(expected.alpha.interval())
+
+
+def test_fit_of_sizes_on_different_documents_adds_their_variances() -> None:
+    """The influences of n documents are c or -c. The variance of ln y is then (n - 1) c^2."""
+    s, y = points_near_law(sizes=3)
+    numbers = (30, 40, 60)
+    u = [c * np.where(np.arange(n) % 2, 1.0, -1.0) for n, c in zip(numbers, (1e-3, 2e-3, 3e-3), strict=True)]
+    alpha = fit(s, y, influences_of_equal_lengths(u)).alpha
+    weights = -(np.log(s) - np.log(s).mean()) / np.var(np.log(s)) / 3
+    assert alpha.sampling == pytest.approx(
+        weights[0] ** 2 * 29e-6 + weights[1] ** 2 * 39 * 4e-6 + weights[2] ** 2 * 59 * 9e-6
+    )
+    squares = np.repeat(weights**2 * np.array([1e-6, 4e-6, 9e-6]), numbers)
+    assert alpha.deciding_documents == pytest.approx(squares.sum() ** 2 / (squares**2).sum())
+
+
+def test_huber_alpha_is_that_of_reweighted_least_squares() -> None:
+    """A residual above 1.345 standard deviations c has the weight c / abs(residual)."""
+    s, y = points_near_law(sizes=9)
+    y[2] *= 1.5
+    x = np.log(s) - np.log(s).mean()
+    line = np.polyfit(x, np.log(y), 1)
+    for _ in range(200):
+        residuals = np.abs(np.log(y) - np.polyval(line, x))
+        limit = 1.345 * 1.4826 * np.median(residuals)
+        line = np.polyfit(x, np.log(y), 1, w=np.sqrt(np.minimum(1, limit / residuals)))
+    assert huber_alpha(s, y) == pytest.approx(-line[0], abs=1e-6)
+
+
 def test_laws_of_ratio_has_difference_of_exponents() -> None:
     counts = counts_of_sizes(S, hardness_sd=0.3)
     [rbp_law] = laws(S, counts, neg_log_rbp)
@@ -283,6 +327,17 @@ def test_law_in_k_needs_three_ks() -> None:
     counts = counts_with_few_hits_and_few_misses()
     assert law_in_k(counts.select([2, 3, 4]), 100) is not None
     assert law_in_k(counts.select([2, 3]), 100) is None
+
+
+def test_ks_with_enough_misses_are_those_of_every_model() -> None:
+    """Of 100 tokens, 10 and 9 have a rank above 5 in the first model, and 9 and 10 in the second."""
+    models = [
+        DocumentCounts((1, 5), np.arange(1), np.array([100]), np.ones(1), np.array([hits]))
+        for hits in ([90, 91], [91, 90])
+    ]
+    assert ks_with_enough_misses(models[:1]) == [1]
+    assert ks_with_enough_misses(models[1:]) == [5]
+    assert ks_with_enough_misses(models) == ks_with_enough_misses(models[::-1]) == []
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 4])
