@@ -1,11 +1,16 @@
-"""Tests of the names of pairs of measurements."""
+"""Tests of pairs of measurements: their names, and the numbers of their comparison."""
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
-from rbptrack.analysis.pairs import pair_name
+from rbptrack.analysis import Report
+from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, pair_name, worst_documents, worst_tokens
 from rbptrack.facts import DISTINGUISHING_COLUMNS
+from rbptrack.stats.changes import compare
+from tests.plugins.families_in_memory import family_runs
+from tests.rank_tables import rank_table
 
 
 def run(**columns: object) -> pd.Series:
@@ -27,3 +32,32 @@ def test_pair_name_adds_quantisation_to_equal_model_names() -> None:
 
 def test_pair_name_keeps_sequence_length_whose_digits_model_name_contains() -> None:
     assert pair_name(run(model="m-20b", seq_len=20), run(model="m-20b", seq_len=40)).count("@") == 2
+
+
+def test_numbers_of_a_comparison_stand_in_their_columns() -> None:
+    """Of two documents of five tokens, the ranks change in the first, and ln p in the second."""
+    a = rank_table([1, 1, 2, 9, 1, 3, 3, 3, 3, 3], documents=2)
+    logprob = np.repeat([-1.0, -1.5], 5)
+    b = rank_table([2, 3, 1, 9, 1, 3, 3, 3, 3, 4], documents=2, logprob=logprob)
+    changes = compare([a], [b], ks=(1,), worst=5)
+    report = Report(CHANGES_GLOSSARY)
+    add_changes(report, changes, family="f", dataset="d", pair="a / b")
+    change = report.frame("change").set_index("metric")
+    assert change.loc["ce", ["A", "B"]].tolist() == [1, 1.25]
+    assert change.loc["rbp_1", ["A", "B"]].tolist() == [0.3, 0.2]
+    assert report.frame("flips")[["lost", "gained"]].iloc[0].tolist() == [0.2, 0.1]
+    runs = family_runs({1e6: a})
+    documents = worst_documents(runs, runs.frame.iloc[0], changes, 5)
+    assert documents.to_dict("records") == [{"document": 1, "tokens": 5, "A": 1, "B": 1.5, "rise": 0.5}]
+    tokens = worst_tokens(runs, runs.frame.iloc[0], changes.worst_tokens)
+    assert tokens[["rank_A", "rank_B"]].iloc[-1].tolist() == [3, 4]
+
+
+def test_worst_groups_have_the_names_of_their_documents() -> None:
+    a = rank_table(np.ones(4), documents=4)
+    b = rank_table(np.ones(4), documents=4, logprob=np.array([-1, -3, -1, -1]))
+    groups = ["z", "y", "x", "z"]
+    runs = family_runs({1e6: a}, groups=groups)
+    table = worst_documents(runs, runs.frame.iloc[0], compare([a], [b], ks=(1,), groups=groups), 5)
+    assert table["group"].tolist() == ["y"]
+    assert table["rise"].tolist() == [2]

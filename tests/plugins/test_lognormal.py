@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -133,7 +135,8 @@ def test_implied_entropy_is_that_of_the_shares_of_ranks() -> None:
 def test_chart_of_distribution_has_shares_of_tokens_per_rank(report_of_four_sizes: Report) -> None:
     """Above 10, a point is the mean over a bin of ranks."""
     chart = report_of_four_sizes.figures["distribution"].to_dict()
-    points = pd.DataFrame(chart["data"]["values"])
+    (csv,) = chart["datasets"].values()
+    points = pd.read_csv(StringIO(csv))
     rank, share = points.columns[2:]
     largest = lognormal_pmf(BETAS[-1], GAMMA)
     fitted = points[points["distribution"] == "lognormal"].set_index(rank)[share]

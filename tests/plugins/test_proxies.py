@@ -103,6 +103,17 @@ def test_left_out_families_are_ordered_better_by_best_proxy_than_by_ce(report_of
     assert row["models"] == 20
     assert row["families"] == 5
     assert row["left_out"] > 0.9 > row["by_ce"]
+    assert row["by_ce"] == report_of_population.frame("tau").set_index("metric").loc["ce", "fixed"]
+
+
+def test_table_of_models_has_mean_of_best_proxy_over_answers(population: Runs, report_of_population: Report) -> None:
+    models = report_of_population.tables["models"]
+    assert set(models["metric"]) == {"log_rank by position"}
+    expected = []
+    for table in tables_of(population).values():
+        answers = proxies_of_answers(table, 1, k=10)[:, PROXIES.index(("log_rank", "position"))]
+        expected.append(answers.mean())
+    assert models["proxy"].tolist() == pytest.approx(expected)
 
 
 def test_best_tau_exceeds_percentile_of_chance(report_of_population: Report) -> None:
@@ -252,6 +263,15 @@ def test_leave_families_out_orders_half_of_pairs_rightly_if_proxies_are_noise() 
         shares_of_right_pairs.append(left_out.right_share)
     assert np.mean(largest_taus) > 0.3
     assert np.mean(shares_of_right_pairs) == pytest.approx(0.5, abs=0.03)
+
+
+def test_leave_families_out_judges_pairs_of_two_families_and_counts_ties_as_half() -> None:
+    """All pairs of models of two families are ordered rightly, except two ties between the families b and c."""
+    proxy = np.array([2.0, 1, 3, 3, 3, 5])[:, None]
+    left_out = leave_families_out(proxy, np.arange(6.0), np.array(list("aabbcc")))
+    assert left_out is not None
+    assert left_out.right_share == pytest.approx(11 / 12)
+    assert left_out.right_shares.tolist() == pytest.approx([11 / 12])
 
 
 def test_leave_families_out_of_two_families_is_none() -> None:

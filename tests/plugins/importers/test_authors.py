@@ -52,6 +52,15 @@ def test_authors_reads_ranks_and_begins_a_document_if_the_position_does_not_rise
     assert measurement.row.rbp == {1: 0.25, 10: 0.75, 100: 0.75}  # computed from the ranks
 
 
+def test_authors_begins_a_document_at_a_repeated_position(tmp_path: Path) -> None:
+    folder = tmp_path / MODEL_FOLDER / "top1"
+    write_file(folder / "metrics.json", json.dumps({"mean_ce_loss": 1.0, "RBP_1": 0.5}))
+    write_file(folder / "ranks.json", json.dumps([[1, 1, 0.5], [2, 1, 1.5]]))
+    (measurement,) = read_checked(Authors(vocab_size=1000), tmp_path).measurements
+    assert measurement.imported.ranks is not None
+    assert measurement.imported.ranks.column("document").tolist() == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
