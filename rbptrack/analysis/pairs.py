@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.analysis.report import Report, Term
 from rbptrack.analysis.runs import Runs
-from rbptrack.base.errors import BadInput, RbptrackError
+from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import character_spans
 from rbptrack.facts import DISTINGUISHING_COLUMNS, FACT_BY_NAME, SAME_TOKENS_COLUMNS, Fact
 from rbptrack.ranks import HEADLINE_KS
@@ -164,8 +165,8 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
 
     """
     texts: Mapping[int, str] = {}
-    with suppress(RbptrackError):
-        texts = runs.store.token_texts(str(second["run_id"]))
+    with suppress(Unreadable):
+        texts = runs.saved_token_texts(second)
 
     def token_text(token_id: int) -> str:
         # A rank table holds -1 for a token with an unknown ID.

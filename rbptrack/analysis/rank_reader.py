@@ -43,6 +43,8 @@ class RankReader:
     Attributes:
         counts_cache: the counts by document that were read, by run ID. All selections from one `Runs` share them.
         unread_groups: the reason why the groups of a run could not be read at the last attempt, by run ID.
+        unreadable: the reason why a file of a run could not be read, by run ID. All selections from one `Runs` share
+            them.
 
     """
 
@@ -52,10 +54,11 @@ class RankReader:
         self._groups: dict[str, Sequence[str]] = {}
         self.counts_cache: dict[str, DocumentCounts] = {}
         self.unread_groups: dict[str, str] = {}
+        self.unreadable: dict[str, str] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without counts and groups, which another process reads again."""
-        empty: dict[str, Any] = {"_groups": {}, "counts_cache": {}, "unread_groups": {}}
+        empty: dict[str, Any] = {"_groups": {}, "counts_cache": {}, "unread_groups": {}, "unreadable": {}}
         return {"_frame": self._frame, "_store": self._store, **empty}
 
     def histogram(self, run_id: str) -> RankHistogram:
@@ -80,6 +83,16 @@ class RankReader:
         """Return the texts of a run's tokens, by token ID."""
         with self._convert_errors(run_id):
             return self._store.token_texts(run_id)
+
+    def documents(self, run_id: str) -> pd.DataFrame:
+        """Return the documents of a run, as `RankStore.documents` describes them."""
+        with self._convert_errors(run_id):
+            return self._store.documents(run_id)
+
+    def unscored(self, run_id: str) -> pd.DataFrame:
+        """Return the tokens of a run that have no rank, as `RankStore.unscored` describes them."""
+        with self._convert_errors(run_id):
+            return self._store.unscored(run_id)
 
     def counts_by_document(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
         ks = whole_ks(ks)
@@ -184,13 +197,20 @@ class RankReader:
             if run_id in self._without_ranks:
                 name = self._frame.loc[self._frame["run_id"] == run_id, "name"].iat[0]
                 raise WithoutRanks(f"{name} was imported without ranks") from error
-            raise Unreadable(f"run {run_id}: its rank table, histogram or groups are missing or damaged") from error
+            text = f"run {run_id}: a file is missing or damaged. Run rbptrack verify"
+            raise self._unreadable(text, run_id) from error
         except (RbptrackError, OSError, pa.ArrowException, KeyError, ValueError, IndexError) as error:
             access_error = file_access_error(error, "a file")
             if access_error:
-                raise Unreadable(f"run {run_id}: {access_error}") from error
+                raise self._unreadable(f"run {run_id}: {access_error}", run_id) from error
             reason = " ".join(str(error).split())[:200]
-            raise Unreadable(f"an artifact of run {run_id} is damaged or cannot be reached: {reason}") from error
+            text = f"an artifact of run {run_id} is damaged or cannot be reached: {reason}"
+            raise self._unreadable(text, run_id) from error
+
+    def _unreadable(self, text: str, run_id: str) -> Unreadable:
+        """Make the error for a file of a run that cannot be read, and add its text to `unreadable`."""
+        self.unreadable[run_id] = text
+        return Unreadable(text)
 
 
 def whole_ks(ks: Iterable[Any]) -> list[int]:

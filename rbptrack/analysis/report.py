@@ -127,6 +127,7 @@ class Report:
         figures: Altair charts by name. The page begins with the first figure of the leading analyzer.
         headline: one plain sentence of at most 30 words; empty if there is nothing to say.
         notes: sentences that say what was left out and why.
+        unreadable: the reason why a file of a run could not be read, by run ID. The core sets it.
 
     """
 
@@ -135,6 +136,7 @@ class Report:
     figures: dict[str, Any] = field(default_factory=dict)
     headline: str = ""
     notes: list[str] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
     _answers: list[_Answer] = field(default_factory=list, repr=False)
     _untested_rows: dict[tuple[str, str, str], list[str]] = field(default_factory=dict, repr=False)
     _results: pd.DataFrame | None = field(default=None, repr=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -286,12 +286,39 @@ class Runs:
         """The reason why the groups of a run could not be read, by run ID. Such a run is counted by document."""
         return self._reader.unread_groups
 
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """The reason why a file of a run could not be read, by run ID. Results without this file are incomplete."""
+        return self._reader.unreadable
+
+    def saved_token_texts(self, run: str | pd.Series) -> Mapping[int, str]:
+        """Return the texts of one run's tokens, by token ID. Raises Unreadable if the file of texts is damaged."""
+        return self._reader.token_texts(self.run_id(run))
+
+    def documents(self, run: str | pd.Series) -> pd.DataFrame:
+        """Return the documents of one run, as `RankStore.documents` describes them.
+
+        Raises:
+            Unreadable: the table of documents is damaged.
+
+        """
+        return self._reader.documents(self.run_id(run))
+
+    def unscored(self, run: str | pd.Series) -> pd.DataFrame:
+        """Return the tokens of one run that have no rank, as `RankStore.unscored` describes them.
+
+        Raises:
+            Unreadable: the table of these tokens is damaged.
+
+        """
+        return self._reader.unscored(self.run_id(run))
+
     def token_texts(self, run: str | pd.Series, ids: Iterable[int]) -> list[str]:
         """Return the texts of tokens of one run in quotes: `" the"`. A token without a known text is shown as `id 262`.
 
         Raises Unreadable if the file of texts is damaged.
         """
-        text_of_token = self._reader.token_texts(self.run_id(run))
+        text_of_token = self.saved_token_texts(run)
         texts = []
         for token in map(int, ids):
             text = text_of_token.get(token)
@@ -319,6 +346,7 @@ class Runs:
         """Return some of the measurements. They share the counts that this object keeps in memory."""
         selected = Runs(rows, self.store)
         selected._reader.counts_cache = self._reader.counts_cache
+        selected._reader.unreadable = self._reader.unreadable
         return selected
 
     @cached_property

@@ -48,7 +48,7 @@ def compare(
 ) -> int:
     """Compare two measurements of the same tokens, token by token."""
     from rbptrack.analysis.pairs import compare_runs, worst_documents
-    from rbptrack.reporting import Analysis, print_report
+    from rbptrack.reporting import Analysis, print_report, print_unreadable
 
     k_numbers = _parse_ks(ks)
     runs = selection.runs()
@@ -67,8 +67,9 @@ def compare(
     if out is not None:
         pair = runs[runs["run_id"].isin([first["run_id"], second["run_id"]])]
         _write_pages(pair, analysis, out, title=f"{first['name']} and {second['name']}", command=command_line())
+    num_unreadable = print_unreadable(runs, [analysis])
     if tolerance is None:
-        return 0
+        return 1 if num_unreadable else 0
     exit_code, judgement = _judge(changes, tolerance)
     print_text(f"with a tolerance of {tolerance:g}: {second['name']} is {judgement}")
     if exit_code == 0 and changes.num_units < _FEW_DOCUMENTS:

@@ -60,4 +60,4 @@ def read(
     print_text(f"page     {short_path(out)} ({compact_bytes(out.stat().st_size)})")
     if open_:
         open_in_browser(out.absolute().as_uri())
-    return 0
+    return 1 if runs.unreadable else 0

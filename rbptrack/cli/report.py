@@ -47,7 +47,7 @@ def report(
     """Analyse existing measurements and write one page with the results."""
     from rbptrack.console.progress import spinner
     from rbptrack.discovery import ANALYZERS, find_plugins
-    from rbptrack.reporting import print_summary, render, run_analyzers
+    from rbptrack.reporting import print_summary, print_unreadable, render, run_analyzers
     from rbptrack.tracking.names import READING_FILE
 
     plugins = find_plugins(ANALYZERS, plugins_path)
@@ -75,7 +75,8 @@ def report(
         _write_figures(analyses, folder, figures, k)
     if open_ and address:
         open_in_browser(address if "://" in address else Path(address).absolute().as_uri())
-    return 1 if any(analysis.problem for analysis in analyses) else 0
+    num_unreadable = print_unreadable(runs, analyses)
+    return 1 if num_unreadable or any(analysis.problem for analysis in analyses) else 0
 
 
 @with_selection(select_filtered)
@@ -103,7 +104,7 @@ def analyze(
     from rbptrack.analysis.plugin import make_plugin_from_words
     from rbptrack.console.progress import spinner
     from rbptrack.discovery import ANALYZERS, find_plugins
-    from rbptrack.reporting import print_report, render, run_analyzers
+    from rbptrack.reporting import print_report, print_unreadable, render, run_analyzers
 
     analyzer_class = find_plugins(ANALYZERS, plugins_path).load(analyzer)
     if help_:
@@ -123,7 +124,7 @@ def analyze(
         print_text(f"report   {short_path(address)}")
     if figures:
         _write_figures(analyses, Path("figures"), figures, k)
-    return 0
+    return 1 if print_unreadable(runs, analyses) else 0
 
 
 def _print_help_of_analyzer(name: str, analyzer: type[Analyzer]) -> None:

@@ -95,6 +95,7 @@ def run_analyzer(analyzer: Analyzer, runs: Runs) -> Report:
         report = analyzer.analyze(copy)
         if isinstance(report, Report):
             _check_types(report)
+            report.unreadable = copy.unreadable
         return report
 
     return call_plugin(analyzer, analyze, Report)

@@ -5,7 +5,7 @@ from rbptrack.reporting.page import render
 from rbptrack.reporting.reading import MAX_TOKENS, render_reading
 from rbptrack.reporting.save import save_figures, save_reports
 from rbptrack.reporting.tables import ResultsTable, estimate_text, report_metrics, results_tables, table_text
-from rbptrack.reporting.terminal import print_report, print_summary
+from rbptrack.reporting.terminal import print_report, print_summary, print_unreadable
 
 __all__ = [
     "MAX_TOKENS",
@@ -14,6 +14,7 @@ __all__ = [
     "estimate_text",
     "print_report",
     "print_summary",
+    "print_unreadable",
     "render",
     "render_reading",
     "report_metrics",

@@ -209,11 +209,11 @@ def _set_data(
     _note_truncation(readable, notes)
     texts = _token_texts(runs, readable)
     run_id = str(readable.rows["run_id"].iloc[0])
-    listing = runs.store.documents(run_id)
+    listing = runs.documents(run_id)
     ids = {int(number): str(id_) for number, id_ in zip(listing["document"], listing["id"], strict=True)}
     lengths = {int(number): int(length) for number, length in zip(listing["document"], listing["tokens"], strict=True)}
     chosen = _find_documents(readable, requested, ids) if requested else _choose_documents(readable, max_tokens)
-    unscored = _first_with_rows(runs.store.unscored(run_id) for run_id in readable.rows["run_id"])
+    unscored = _first_with_rows(runs.unscored(run_id) for run_id in readable.rows["run_id"])
     readable, tables = _read_ranks(runs, readable, [document.number for document in chosen], notes)
     strings = _Strings()
     documents: list[dict[str, Any]] = []
@@ -304,7 +304,7 @@ def _token_texts(runs: Runs, token_set: TokenSet) -> dict[int, str]:
     """Return the texts of tokens from all measurements, by token ID. Raises BadInput if no measurement has texts."""
     texts: dict[int, str] = {}
     for run_id in token_set.rows["run_id"]:
-        texts = {**runs.store.token_texts(run_id), **texts}
+        texts = {**runs.saved_token_texts(run_id), **texts}
     if not texts:
         raise BadInput(f"{token_set.label}: the texts of tokens were not saved, so the page would show no text")
     return texts

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from rbptrack.analysis import Runs
 from rbptrack.base.formatting import counted
 from rbptrack.console.output import print_problem, print_text
 from rbptrack.console.tables import print_table
@@ -53,6 +54,23 @@ def print_summary(analyses: Sequence[Analysis]) -> None:
     empty = [analysis.name for analysis in analyses if analysis.report is not None and not analysis.has_results]
     if empty:
         print_text(f"without results: {', '.join(empty)} (the page says why)")
+
+
+def print_unreadable(runs: Runs, analyses: Sequence[Analysis]) -> int:
+    """Print why files of measurements could not be read. Returns the number of these measurements.
+
+    Args:
+        runs: the measurements.
+        analyses: analyses of these measurements.
+
+    """
+    reasons = dict(runs.unreadable)
+    for analysis in analyses:
+        if analysis.report is not None:
+            reasons |= analysis.report.unreadable
+    for reason in reasons.values():
+        print_problem(f"the results are incomplete: {reason}")
+    return len(reasons)
 
 
 def _print_table(table: ResultsTable) -> None:

@@ -243,7 +243,10 @@ class _FinishedSweep:
     outcomes: Sequence[Outcome]
 
     def analyse(self, analyzers: Sequence[Analyzer]) -> int:
-        """Run analyzers. Prints and saves their results, and returns the number of analyzers that failed."""
+        """Run analyzers. Prints and saves their results.
+
+        Returns the number of analyzers that failed, plus the number of measurements with unreadable files.
+        """
         from rbptrack import reporting
         from rbptrack.reporting.save import PAGE, describe_analysis, page_files
 
@@ -269,7 +272,8 @@ class _FinishedSweep:
             print_text(f"report   {address}")
         except RbptrackError as error:  # the measurements are in the store, and `report` can repeat the analysis
             print_problem(f"the report is not logged: {error}")
-        return sum(analysis.report is None for analysis in analyses)
+        num_failed = sum(analysis.report is None for analysis in analyses)
+        return num_failed + reporting.print_unreadable(runs, analyses)
 
     def _render_reading_page(self, runs: Runs) -> str:
         """Return the page with the texts. If the measurements keep no texts, print why and return an empty text."""

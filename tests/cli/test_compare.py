@@ -121,5 +121,5 @@ def test_compare_says_that_the_groups_of_documents_cannot_be_read(
     runs = Runs(FRAME.assign(groups=1), RankTables(tables))
     monkeypatch.setattr(Selection, "runs", lambda _: runs)
     code, out, _ = run_command("compare toy-1m toy-2m --k 1")
-    assert code == 0
+    assert code == 1
     assert "its groups cannot be read" in out

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -123,3 +125,45 @@ def test_plugins_names_a_broken_file_and_lists_the_others(run_in_store: RunComma
     assert code == 1
     assert "broken.py" in err
     assert "power_law" in out
+
+
+@pytest.fixture
+def damaged_file(run_in_store: RunCommand, store_folder: Path) -> Iterator[Callable[[str], Path]]:
+    """A function that cuts a file of the measurement nano-15k/code in half. The file is restored after the test."""
+    (row,) = json.loads(run_in_store("list --format json --model nano-15k --dataset code")[1])
+    contents: dict[Path, bytes] = {}
+
+    def cut(name: str) -> Path:
+        (path,) = store_folder.glob(f"mlruns/*/{row['run_id']}/artifacts/{name}")
+        contents[path] = path.read_bytes()
+        path.write_bytes(contents[path][: len(contents[path]) // 2])
+        return path
+
+    yield cut
+    for path, content in contents.items():
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("ranks.parquet", "report --analyzers power_law --dataset code --out {out}"),
+        ("ranks.parquet", "analyze power_law --dataset code"),
+        ("ranks.parquet", "read nano/* code --out {out}"),
+        ("tokens.json", "report --analyzers power_law --dataset code --out {out}"),
+        ("tokens.json", "compare nano-6k/code nano-15k/code"),
+        ("documents.parquet", "read nano/15k code --out {out}"),
+        ("unscored.parquet", "read nano/15k code --out {out}"),
+    ],
+)
+def test_commands_fail_and_keep_a_damaged_file_that_makes_their_results_incomplete(
+    name: str, command: str, run_in_store: RunCommand, damaged_file: Callable[[str], Path], tmp_path: Path
+) -> None:
+    command = command.format(out=tmp_path / "page.html")
+    assert run_in_store(command)[0] == 0
+    path = damaged_file(name)
+    cut = path.read_bytes()
+    code, out, err = run_in_store(command)
+    assert code == 1
+    assert path.parts[-3] in out + err
+    assert path.read_bytes() == cut
