@@ -207,7 +207,7 @@ def test_check_imported_accepts_valid_row_or_raises_bad_input(columns: dict[str,
 
 def test_check_imported_computes_metrics_and_counts_from_ranks() -> None:
     table = rank_table([1, 2, 3, 40], documents=2)
-    item = ImportedMeasurement({"model": "a", "dataset": "w", "rbp_2": 0.5}, ranks=table)
+    item = ImportedMeasurement({"model": "a", "dataset": "w", "rbp_2": 0.5, "ce": 1.01}, ranks=table)
     (measurement,) = check_imported(Path("t"), [item]).measurements
     assert measurement.row.rbp == {1: 0.25, 2: 0.5, 10: 0.75}
     assert measurement.row.ce == 1.0

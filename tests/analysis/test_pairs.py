@@ -55,9 +55,9 @@ def test_numbers_of_a_comparison_stand_in_their_columns() -> None:
 
 def test_worst_groups_have_the_names_of_their_documents() -> None:
     a = rank_table(np.ones(4), documents=4)
-    b = rank_table(np.ones(4), documents=4, logprob=np.array([-1, -3, -1, -1]))
+    b = rank_table(np.ones(4), documents=4, logprob=np.array([-1, -1, -3, -1]))
     groups = ["z", "y", "x", "z"]
     runs = family_runs({1e6: a}, groups=groups)
     table = worst_documents(runs, runs.frame.iloc[0], compare([a], [b], ks=(1,), groups=groups), 5)
-    assert table["group"].tolist() == ["y"]
+    assert table["group"].tolist() == ["x"]
     assert table["rise"].tolist() == [2]

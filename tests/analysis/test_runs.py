@@ -18,7 +18,7 @@ from rbptrack.base.errors import MissingArtifact
 from rbptrack.facts import DTYPE_BY_COLUMN
 from rbptrack.ranks import MissingColumn, RankTable
 from rbptrack.stats.documents import only_totals
-from tests.rank_tables import rank_table
+from tests.rank_tables import MemoryRankStore, rank_table
 
 
 def row(run_id="a1", family="nano", size="6k", dataset="wiki", **columns):
@@ -230,6 +230,12 @@ TWO_GROUPINGS = {"a": ["1", "2", "3", "4"], "b": ["x", "y", "x", "x"]}
 def test_groups_are_the_fewest_of_runs_over_same_texts() -> None:
     rows = [row("a", groups=4, documents_hash="t"), row("b", size="15k", groups=2, documents_hash="t")]
     assert Runs(pd.DataFrame(rows), GroupedRankStore(TWO_GROUPINGS)).groups("a") == ["x", "y", "x", "x"]
+
+
+def test_groups_are_those_of_the_documents_with_scored_tokens() -> None:
+    table = rank_table([1, 3, 2, 1], document=[0, 0, 2, 2])
+    store = MemoryRankStore({"a": table}, groups={"a": ["x", "y", "z"]})
+    assert Runs(pd.DataFrame([row("a", groups=3)]), store).groups("a") == ["x", "z"]
 
 
 def test_groups_of_runs_over_other_texts_are_their_own() -> None:

@@ -46,6 +46,11 @@ def test_last_checkpoints_keeps_checkpoint_with_most_training_tokens() -> None:
     assert last_checkpoints(CHECKPOINTS).index.tolist() == [0, 3, 4]
 
 
+def test_last_checkpoints_prefers_the_revision_main_to_more_training_tokens() -> None:
+    rows = CHECKPOINTS.iloc[:2].assign(training_tokens=[None, 2e9])
+    assert last_checkpoints(rows).index.tolist() == [0]
+
+
 def measurements(*models: tuple[str, str | None]) -> pd.DataFrame:
     """Return measurements of one dataset. models: the name of each model and its repository."""
     rows = pd.DataFrame(models, columns=["model", "repo"])

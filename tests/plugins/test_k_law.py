@@ -60,6 +60,11 @@ def test_k_law_reports_doubling_of_k_as_2_to_beta_over_alpha():
     assert doubling.loc[10, "doubling"] == pytest.approx(2 ** (0.4 / 0.1), rel=0.05)
 
 
+def test_k_law_fits_no_k_above_the_option_largest():
+    report = KLaw(largest=30).analyze(runs_of({1e6: (0.4, 2.0)}))
+    assert report.frame("beta")["largest_k"].tolist() == [30]
+
+
 def test_k_law_reports_no_doubling_if_rbp_may_not_grow_with_size():
     factors = [2.0, 1.2, 2.4, 1.1]
     report = KLaw().analyze(runs_of({s: (0.4, b) for s, b in zip([1e6, 4e6, 16e6, 64e6], factors, strict=True)}))

@@ -93,6 +93,18 @@ def test_exponents_in_both_units_agree_if_the_sizes_have_another_order():
 
 
 @without_figures
+def test_held_out_error_is_that_of_the_law_of_the_smaller_sizes():
+    rows = rows_of("f", 0.2, 0.1, 5, noise=0.1)
+    s, ce = np.array([[row["non_embedding_params"], row["ce"]] for row in rows]).T
+    line = np.polyfit(np.log(s[:-1]), np.log(ce[:-1]), 1)
+    expected = ce[-1] / np.exp(np.polyval(line, np.log(s[-1]))) - 1
+    report = report_of(rows)
+    assert result(report, "held_out", "ce")["held_out"] == pytest.approx(expected)
+    laws = report.tables["laws"].set_index("metric")
+    assert laws.loc["ce", "held_out"] == pytest.approx(expected)
+
+
+@without_figures
 def test_delta_is_difference_from_exponent_of_ce():
     report = report_of(rows_of("f", 0.2, 0.1, 6))
     delta = result(report, "delta", "rbp_10")

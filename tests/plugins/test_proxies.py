@@ -216,6 +216,19 @@ def test_largest_by_chance_of_one_proxy_is_95th_percentile_of_kendalls_tau() -> 
     assert by_chance == pytest.approx(0.6, abs=0.01)
 
 
+def test_largest_by_chance_of_tied_scores_is_kendalls_tau_b() -> None:
+    """Two of five models have the lower score. One of the ten assignments orders all of them rightly."""
+    scores = np.array([0.0, 0, 1, 1, 1])
+    expected = stats.kendalltau(np.arange(5), scores).statistic
+    assert largest_by_chance(np.arange(5.0)[:, None], scores) == pytest.approx(expected)
+
+
+def test_proxies_of_two_equal_answers_are_equal() -> None:
+    columns = {"field": [0, 1, 1] * 2, "entropy": [1, 2, 3] * 2, "logprob": [-1, -2, -4] * 2, "top_logprob": [-1] * 6}
+    values = proxies_of_answers(rank_table([1, 2, 9] * 2, documents=2, **columns), 1, k=2)
+    np.testing.assert_allclose(values[1], values[0])
+
+
 def test_proxies_of_one_answer_worked_out_by_hand() -> None:
     """The question has one token. The answer has three, of ranks 1, 2, 4 and with p = 1/2, 1/4, 1/8."""
     columns: dict[str, Any] = {"entropy": [9.0, 1.0, 2.0, 5.0], "top_logprob": -np.log([2, 2, 2, 4])}

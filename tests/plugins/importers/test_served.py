@@ -85,8 +85,9 @@ def responses_with_top_logprobs() -> list[dict[str, Any]]:
     """Return responses of vLLM with two entries for each token: that of the text and that of another token."""
     responses = [vllm(tokens) for tokens in TOKENS]
     for response in responses:
-        for entry in response["choices"][0]["prompt_logprobs"][1:]:
-            entry["9"] = {"logprob": -0.1, "rank": 1, "decoded_token": "y"}
+        entries = response["choices"][0]["prompt_logprobs"]
+        other = {"9": {"logprob": -0.1, "rank": 1, "decoded_token": "y"}}
+        entries[1:] = [other | entry for entry in entries[1:]]
     return responses
 
 
