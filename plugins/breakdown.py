@@ -307,6 +307,9 @@ def compare_with_rest(
 ) -> None:
     """Add the comparison of one class with the rest to a report.
 
+    If RBP_k of the class or of the rest is 0 or 1, the level has no error. All documents then agree, and their spread
+    does not show how far the share is from that of other documents.
+
     Args:
         report: the report.
         case: the keys of the results: family, dataset, classification and class.
@@ -329,6 +332,8 @@ def compare_with_rest(
     share = largest[0, 0] / largest[:, 0].sum()
     for i, metric in enumerate(metrics):
         level = estimate_from_influences(difference[i], u[:, i], shares)
+        if metric != CE and not (0 < class_values[i] < 1 and 0 < rest_values[i] < 1):
+            level = level.without_error()
         beside = {"share": share, "value": class_values[i], "rest": rest_values[i]}
         report.add("level", drop_error_of_few_documents(level), null=0.0, metric=metric, beside=beside, **case)
     if len(s) == 1:

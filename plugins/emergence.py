@@ -384,8 +384,8 @@ class Emergence(Analyzer):
     ) -> list[dict[str, Any]]:
         """Add the test of whole answers at the largest size, and return a row of the table of answers for each size.
 
-        The test is left out if fewer than `min_runs` answers succeed. A size with fewer answers has no row. `i` is the
-        index of k in the counts.
+        The test is left out if fewer than `min_runs` answers succeed, or if no token of an answer fails. A size with
+        fewer answers has no row. `i` is the index of k in the counts.
         """
         rows = []
         for label, s, size in zip(family.labels, family.s, sizes, strict=True):
@@ -400,7 +400,8 @@ class Emergence(Analyzer):
             rows.append(row)
         counts = _nonempty_rows(sizes[-1].answers[:, i])
         lengths = sizes[-1].answer_lengths
-        if counts[:, ANSWER_SUCCEEDED].sum() >= self.min_runs:
+        totals = counts.sum(axis=0)
+        if totals[ANSWER_SUCCEEDED] >= self.min_runs and totals[ANSWER_HITS] < totals[ANSWER_TOKENS]:
             ratio = estimate(counts, partial(ln_against_expected, lengths))
             beside = {name: rows[-1][name] for name in ("S", "answers", "succeeded", "independent")}
             keys: dict[str, Any] = {**family.keys, "metric": rbp_name(k)}

@@ -34,7 +34,7 @@ from scipy.special import ndtri
 
 from plugins.breakdown import GLOSSARY, compare_with_rest
 from plugins.ce_parts import CeParts
-from plugins.draft import acceptance, draft_sums, tokens_per_call
+from plugins.draft import KL, acceptance, draft_sums, tokens_per_call
 from plugins.emergence import (
     Emergence,
     count_windows,
@@ -68,9 +68,11 @@ def numbers(rng: np.random.Generator, cell: Settings) -> Outcomes:
     beta = 0.5
     counts = documents.measure(rng, ce=3.0, neg_log_rbp=1.1 * np.array(ks) ** -beta, ks=ks)
     in_k = law_in_k(counts, 100)
+    rare_misses = documents.measure(rng, ce=3.0, neg_log_rbp=-np.log([0.99]), ks=[100])
     return {
         **coverage("covers: CE", estimate(counts, cross_entropy), 3.0),
         **coverage("covers: RBP_1", estimate(counts.select([1]), rbp), np.exp(-1.1)),
+        **coverage("covers: RBP_100 of 99%", estimate(rare_misses, rbp), 0.99),
         **(coverage("covers: β in k", in_k[0], beta) if in_k else {}),
     }
 
@@ -163,6 +165,7 @@ def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
     The true values are those of the fit to the population.
     """
     theta, gain = _fit_population(cell["tails"], 1.0)
+    mu_over_sigma = (1 - theta[0]) / np.sqrt(2 * theta[1])
     length = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"])).length
     kinds = rng.integers(_KINDS, size=cell["D"])
     table = _make_table(_draw_ranks(rng, cell["tails"], 1.0, kinds, length), length)
@@ -174,6 +177,8 @@ def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
         **coverage("covers: γ of the ranks", estimate_from_influences(values[1], u[:, 1], shares), theta[1]),
         **coverage("covers: the lognormal's gain over Zipf's law", fitted.gain, gain),  # printed from 200 documents on
     }
+    if fitted.has_mu_and_sigma:
+        outcomes |= coverage("covers: μ/σ of the ranks", fitted.estimate("mu_over_sigma"), mu_over_sigma)
     if fitted.estimate("gamma").has_interval:
         outcomes["found: ranks curve as a lognormal's"] = fitted.estimate("gamma").p() < 0.05
     return outcomes
@@ -294,7 +299,7 @@ def _count_windows(hit: Any, documents: int, n: int) -> FloatArray:
 
 
 def mixture(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Check the test of whether tokens that succeed cluster within documents.
+    """Check the intervals of p_N and N_eff, and the test of whether tokens that succeed cluster within documents.
 
     Documents differ in difficulty. Three cases are simulated: tokens of one document are independent, they depend
     on their position, or they really cluster.
@@ -312,8 +317,17 @@ def mixture(rng: np.random.Generator, cell: Settings) -> Outcomes:
     outcomes: dict[str, float] = {}
     for claim, hit in hits_by_claim.items():
         windows = _count_windows(hit, cell["D"], cell["N"])
-        if Emergence().has_enough_runs(windows):
-            outcomes |= rejection(claim, estimate(windows, ln_against_mixture))
+        if not Emergence().has_enough_runs(windows):
+            continue
+        outcomes |= rejection(claim, estimate(windows, ln_against_mixture))
+        if claim.startswith("false"):
+            normal, weights = np.polynomial.hermite_e.hermegauss(61)
+            y_of_kinds = -np.log(cell["RBP"]) * np.exp(cell["sd"] * normal)
+            p_1, p_n = (float(weights @ np.exp(-n * y_of_kinds) / weights.sum()) for n in (1, cell["N"]))
+            ln_neg_log_p = estimate(windows, lambda sums: np.log(neg_log_p(sums)))
+            outcomes |= coverage("covers: p_N, documents differ", ln_neg_log_p, np.log(-np.log(p_n)))
+            ln_n = np.log(np.log(p_n) / np.log(p_1))
+            outcomes |= coverage("covers: N_eff, documents differ", estimate(windows, ln_n_eff), ln_n)
     return outcomes
 
 
@@ -393,13 +407,18 @@ def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
     better = documents.measure(rng, ce=3.0, neg_log_rbp=np.array([1.02, 0.25]), ks=(1, 100))
     pair = _pair(a, b)
     ce = pair.change(CE)
+    same_top = 0.97
     noise = 0.03 * rng.standard_normal(cell["D"])  # nats per token
     changed = replace(a, nats=a.nats + noise * a.tokens)
     unchanged, at_tolerance, at_twice_tolerance = (_verdict(a, changed, worse_by) for worse_by in (0.0, 0.01, 0.02))
+    typical_y = typical_document_y(np.array([-np.log(same_top)]), cell["tails"], 0.0)
+    num_same = rng.binomial(documents.length, np.exp(-typical_y * documents.difficulty)).astype(np.float64)
+    same_pair = replace(pair, pairs=replace(pair.pairs, same_top=num_same))
     return {
         **rejection("false: top tokens flip to one side (McNemar)", pair.mcnemar),
         **coverage("covers: change of CE", ce.difference, 0.0),
         **coverage("covers: change of RBP_1", pair.change("rbp_1").difference, 0.0),
+        **coverage("covers: share of tokens with the same top token, 97%", same_pair.same_top, same_top),
         "false: compare says worse, at the tolerance": at_tolerance == "worse",
         "false: compare says within, at the tolerance": at_tolerance == "within",
         "found: top tokens flip to one side, RBP_1 33 to 36% (McNemar)": _pair(a, better).mcnemar.p() < 0.05,
@@ -498,7 +517,7 @@ def _class_outcomes(family: Family, pairs: Sequence[FloatArray], *, class_differ
 
 
 def draft(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Check the intervals of a draft's acceptance and of the tokens per call of the reference.
+    """Check the intervals of a draft's acceptance, KL, tokens per call of the reference, and speed-up.
 
     Acceptance differs between documents, and between the tokens of a document.
     """
@@ -508,11 +527,16 @@ def draft(rng: np.random.Generator, cell: Settings) -> Outcomes:
     accept = rng.beta(3 * share, 3 * (1 - share))
     rank: IntArray = np.ones(len(share), dtype=np.int64)
     sums = draft_sums(_make_table(rank, length, accept=accept, kl=0.4 * rng.exponential(size=len(share))), 12)
-    drafted = 5
-    accepted = np.cumprod([(a + i) / (a + b + i) for i in range(drafted)]).sum()
+    lengths = np.arange(1, 13)
+    times = 0.1 * lengths + 1  # of drafting that many tokens and one call of the reference
+    truths = 1 + np.cumsum(np.cumprod((a + lengths - 1) / (a + b + lengths - 1)))
+    speed_ups = [tokens_per_call(sums, length, time=time) for length, time in zip(lengths.tolist(), times, strict=True)]
+    speed_up = max(speed_ups, key=lambda estimate: estimate.value)
     return {
         **coverage("covers: acceptance of a draft", estimate(sums, acceptance), a / (a + b)),
-        **coverage("covers: tokens per call of the reference", tokens_per_call(sums, drafted), 1 + accepted),
+        **coverage("covers: KL of a draft", estimate(sums, lambda x: x[..., KL] / x[..., 0]), 0.4),
+        **coverage("covers: tokens per call of the reference", tokens_per_call(sums, 5), truths[4]),
+        **coverage("covers: speed-up with drafts of the best length", speed_up, float((truths / times).max())),
     }
 
 

@@ -184,9 +184,11 @@ class Changes:
     def same_top(self) -> Estimate:
         """The share of tokens at which both measurements rank the same token first, with its error.
 
-        It is NaN if a measurement does not hold the token that it ranks first.
+        It is NaN if a measurement does not hold the token that it ranks first. If it is 0 or 1, it has no error: no
+        document then shows how much other documents may differ.
         """
-        return estimate(np.column_stack([self.a.tokens, self.pairs.same_top]), _per_token)
+        share = estimate(np.column_stack([self.a.tokens, self.pairs.same_top]), _per_token)
+        return share if 0 < share.value < 1 else share.without_error()
 
     @property
     def flips(self) -> Estimate:

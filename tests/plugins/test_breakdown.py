@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from plugins.breakdown import (
+    GLOSSARY,
     Breakdown,
     Classification,
     ClassSums,
+    compare_with_rest,
     keep_documents_that_reach_last_bin,
     kind_of,
     make_classifications,
@@ -214,6 +216,18 @@ def test_in_groups_gives_each_group_the_sums_of_its_documents() -> None:
     grouped = ClassSums(totals, {}, {}).in_groups(["a", "b", "c"])
     assert grouped.names["group"] == ("b", "c", "a")
     assert grouped.sums["group"].sum(axis=0).tolist() == [[30, 2], [20, 3], [10, 1]]
+
+
+@pytest.mark.parametrize("hits_of_class", [0.0, 2.0])
+def test_level_of_class_in_which_all_or_no_tokens_are_hits_has_no_interval(hits_of_class: float) -> None:
+    report = Report(GLOSSARY)
+    of_class = np.tile([2.0, 3.0, hits_of_class], (40, 1))
+    of_rest = np.column_stack([np.full(40, 9.0), np.linspace(20, 40, 40), np.arange(40) % 7])
+    case = {"family": "toy", "dataset": "text", "by": "position", "class": "1"}
+    compare_with_rest(report, case, ["ce", "rbp_10"], np.ones(1), [np.stack([of_class, of_rest], axis=1)])
+    level = report.frame("level").set_index("metric")
+    assert np.isnan(level.loc["rbp_10", "low"])
+    assert np.isfinite(level.loc["ce", "low"])
 
 
 def test_in_groups_joins_groups_beyond_the_20_largest() -> None:

@@ -264,3 +264,11 @@ def test_judge_corrects_its_level_for_the_number_of_metrics() -> None:
     unchanged = [Change(f"rbp_{k}", 0.5, 0.5, estimate_with_se(0.0, 0.001)) for k in (1, 10, 100)]
     assert judge([ce], 0.01, 100) == "worse"
     assert judge([ce, *unchanged], 0.01, 100) == "undecided"
+
+
+def test_same_top_has_an_interval_only_if_some_top_tokens_differ() -> None:
+    top = np.arange(80)
+    a = rank_table([1] * 80, documents=40, top=top)
+    b = rank_table([1] * 80, documents=40, top=np.where(top < 3, 99, top))
+    assert not compare([a], [a]).same_top.has_interval
+    assert compare([a], [b]).same_top.has_interval
