@@ -14,7 +14,7 @@ has an interval but no p, and a note names the row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
@@ -87,6 +87,9 @@ Glossary = Mapping[str, str | Term]
 """The meaning of every question and column of a report, by name."""
 
 
+_MAX_ROWS_IN_NOTE = 6
+
+
 @dataclass(frozen=True)
 class _Answer:
     """A row of results without its verdict, which depends on the other rows of the question.
@@ -131,9 +134,9 @@ class Report:
 
     """
 
-    glossary: Glossary
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
-    figures: dict[str, Any] = field(default_factory=dict)
+    glossary: Glossary = field(repr=False)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
+    figures: dict[str, Any] = field(default_factory=dict, repr=False)
     headline: str = ""
     notes: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
@@ -213,10 +216,10 @@ class Report:
         title = self.term(question).title
         rule = f"{family} on {dataset}: {title} is tested if at least {MIN_DECIDING} documents decide it. Not tested:"
         row_names = self._untested_rows.setdefault((question, family, dataset), [])
-        former_note = f"{rule} {'; '.join(row_names)}."
+        former_note = f"{rule} {_shortened_rows(row_names)}."
         self.notes = [note for note in self.notes if note != former_note]
         row_names.append(row_name)
-        self.notes.append(f"{rule} {'; '.join(row_names)}.")
+        self.notes.append(f"{rule} {_shortened_rows(row_names)}.")
 
     @property
     def results(self) -> pd.DataFrame:
@@ -315,6 +318,13 @@ class Report:
         entry = self.glossary.get(name, MEANINGS.get(name, ""))
         term = entry if isinstance(entry, Term) else Term(entry)
         return term if term.title else replace(term, title=name.replace("_", " "))
+
+
+def _shortened_rows(row_names: Sequence[str]) -> str:
+    """Join the names of rows by semicolons. Of many rows, give the first names and the number of the others."""
+    if len(row_names) <= _MAX_ROWS_IN_NOTE:
+        return "; ".join(row_names)
+    return f"{'; '.join(row_names[:_MAX_ROWS_IN_NOTE])}; and {len(row_names) - _MAX_ROWS_IN_NOTE} more"
 
 
 def _row_name(metric: str, case: Mapping[str, Any], deciding: float) -> str:

@@ -32,6 +32,8 @@ def ui(
         _show_address(f"{store.shown_address.rstrip('/')}/{page}", open_page=open_)
         return 0
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
+    # One worker starts faster than MLflow's four. The lines about each request would hide the address of the page.
+    command += ["--workers", "1", "--uvicorn-opts", "--log-level warning"]
     # The store's address may hold a password, and other users can read command lines, but not the environment.
     environment = os.environ | {"MLFLOW_BACKEND_STORE_URI": store.uri}
     # MLflow starts several processes. They get a session of their own, which can be stopped as a whole.

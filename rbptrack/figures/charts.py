@@ -226,7 +226,9 @@ def intervals(
     chart = alt.Chart(inline_data(frame))
     selection = legend_selection(colour)
     rows = chart.encode(
-        alt.Y(f"{y}:N", title=None, sort=None), alt.YOffset(f"{colour}:N"), **by_colour(frame[colour], selection)
+        alt.Y(f"{y}:N", title=None, sort=None, axis=alt.Axis(labelLimit=480)),
+        alt.YOffset(f"{colour}:N"),
+        **by_colour(frame[colour], selection),
     )
     layers = []
     if null is not None:
@@ -320,7 +322,8 @@ def axis_encoding(column: pd.Series[Any], channel: Any, *, log: bool) -> Any:
     """
     encoding = channel(f"{column.name}:Q")
     if not log:
-        return encoding.scale(zero=False, padding=10).axis(tickCount=4)
+        smallest_step = 1 if column.dtype.kind in "iu" else 0
+        return encoding.scale(zero=False, padding=10).axis(tickCount=4, tickMinStep=smallest_step)
     positive = column[(column > 0) & np.isfinite(column)]
     tick_values = ticks(float(positive.min()), float(positive.max())) if len(positive) else []
     return encoding.scale(type="log", nice=False, padding=10).axis(values=tick_values, labelExpr=LOG_AXIS_LABEL)
