@@ -36,9 +36,9 @@ def test_pair_name_keeps_sequence_length_whose_digits_model_name_contains() -> N
 
 def test_numbers_of_a_comparison_stand_in_their_columns() -> None:
     """Of two documents of five tokens, the ranks change in the first, and ln p in the second."""
-    a = rank_table([1, 1, 2, 9, 1, 3, 3, 3, 3, 3], documents=2)
+    a = rank_table([1, 1, 2, 9, 1, 3, 3, 3, 3, 3], documents=2, top=np.zeros(10))
     logprob = np.repeat([-1.0, -1.5], 5)
-    b = rank_table([2, 3, 1, 9, 1, 3, 3, 3, 3, 4], documents=2, logprob=logprob)
+    b = rank_table([2, 3, 1, 9, 1, 3, 3, 3, 3, 4], documents=2, logprob=logprob, top=np.zeros(10))
     changes = compare([a], [b], ks=(1,), worst=5)
     report = Report(CHANGES_GLOSSARY)
     add_changes(report, changes, family="f", dataset="d", pair="a / b")
@@ -46,6 +46,7 @@ def test_numbers_of_a_comparison_stand_in_their_columns() -> None:
     assert change.loc["ce", ["A", "B"]].tolist() == [1, 1.25]
     assert change.loc["rbp_1", ["A", "B"]].tolist() == [0.3, 0.2]
     assert report.frame("flips")[["lost", "gained"]].iloc[0].tolist() == [0.2, 0.1]
+    assert report.frame("same_top")[["same_top", "moved"]].iloc[0].tolist() == [1, 0.4]
     runs = family_runs({1e6: a})
     documents = worst_documents(runs, runs.frame.iloc[0], changes, 5)
     assert documents.to_dict("records") == [{"document": 1, "tokens": 5, "A": 1, "B": 1.5, "rise": 0.5}]

@@ -148,6 +148,10 @@ def test_contrasts_pools_the_scatter_of_two_laws() -> None:
     squares = [residuals @ residuals for _, residuals in map(line_of, parts)]
     assert row["scatter"] == pytest.approx(np.sqrt(squares[0] / 3))
     assert row["pooled_scatter"] == pytest.approx(np.sqrt(sum(squares) / 6))
+    rows, tables = parts[0]
+    runs = Runs(pd.DataFrame(rows), RankTables(tables))
+    [law] = laws(SIZES, [runs.document_counts(run["run_id"], [1]) for run in rows], neg_log_rbp)
+    assert (row["low"], row["high"]) == pytest.approx(law.alpha_with_scatter(sum(squares) / 6, 6).interval())
 
 
 def test_contrasts_of_one_law_has_no_pooled_scatter() -> None:

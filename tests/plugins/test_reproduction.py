@@ -127,6 +127,8 @@ def test_reproduction_fits_beta_by_least_squares_in_ln_k() -> None:
     assert beta["published"] == 0.308
     assert beta["largest_k"] == ks[-1]
     assert beta["inside"] in ("yes", "no")
+    (beta,) = Reproduction(largest_k=30).analyze(Runs(frame, RankTables({"r": table}))).frame("beta").to_dict("records")
+    assert beta["largest_k"] == 30
 
 
 def test_reproduction_of_unpublished_family_lists_published_ones() -> None:
