@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from rbptrack.base.formatting import counted
+from rbptrack.base.formatting import counted, short_path
 from rbptrack.cli.options import Experiment, TrackingUri
 from rbptrack.console.output import print_problem, print_text, program_name
 
@@ -24,6 +24,12 @@ def sync(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> int:
         else:
             print_text(delivery.line())
             num_delivered += 1
+    for folder in outbox.folders_without_address():
+        print_problem(
+            f"{short_path(folder)} holds a finished measurement, but its file store.json, which names the store, is "
+            "missing or damaged. Run the command that measured it again: it delivers the measurement"
+        )
+        num_failed += 1
     print_text(f"{counted(num_delivered, 'measurement')} delivered to {store.shown_address}")
     for (other_uri, other_experiment), number in outbox.count_waiting_elsewhere().items():
         words = shlex.join(["sync", "--tracking-uri", other_uri, "--experiment", other_experiment])

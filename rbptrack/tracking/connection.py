@@ -75,7 +75,10 @@ class Connection:
     @property
     def exists(self) -> bool:
         """Whether the store exists. Only a SQLite file can be missing; a server counts as existing."""
-        return self.database is None or (self.database.exists() and self.database.stat().st_size > 0)
+        try:
+            return self.database is None or self.database.stat().st_size > 0
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
     @property
     def client(self) -> MlflowClient:

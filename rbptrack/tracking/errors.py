@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuses
+from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuses, file_access_error
 from rbptrack.base.secrets import without_password
 
 _LIBRARIES = ("mlflow", "sqlalchemy", "requests", "urllib3")
@@ -98,7 +98,8 @@ def _explain_system_error(error: BaseException, store: str, quoted: str) -> Rbpt
         return StoreRefuses(f"the tracking store {store} cannot be read or written: {error}")
     if isinstance(error, ConnectionError):
         return StoreAway(f"the tracking store {store} does not answer: {error}")
-    return None
+    access_error = file_access_error(error, store)
+    return BadInput(f"the tracking store {store} cannot be used: {access_error}") if access_error else None
 
 
 def _explain_sqlite_error(error: BaseException, store: str, quoted: str) -> RbptrackError | None:

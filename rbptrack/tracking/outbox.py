@@ -111,6 +111,11 @@ class Outbox:
         """Return the folders of finished measurements that wait for this store."""
         return [folder for folder in sorted(cells_folder().glob("*")) if _read_address(folder) == self._store_address]
 
+    def folders_without_address(self) -> list[Path]:
+        """Return the folders of finished measurements whose file with the store's address is missing or damaged."""
+        finished = filter(_is_finished, sorted(cells_folder().glob("*")))
+        return [folder for folder in finished if _read_address(folder) is None]
+
     def count_waiting_elsewhere(self) -> dict[tuple[str, str], int]:
         """Count the finished measurements in mlruns/cells that wait for other stores, by address and experiment."""
         counts: Counter[tuple[str, str]] = Counter()
@@ -195,9 +200,13 @@ def _read_checked_record(folder: Path) -> tuple[Record, str]:
     return record, seal
 
 
+def _is_finished(folder: Path) -> bool:
+    return (folder / RECORD_FILE).exists() and not folder.name.endswith(_DELIVERED_SUFFIX)
+
+
 def _read_address(folder: Path) -> dict[str, str] | None:
     """Return the address of the store that a folder waits for. Return None if it is not finished or has no address."""
-    if not (folder / RECORD_FILE).exists() or folder.name.endswith(_DELIVERED_SUFFIX):
+    if not _is_finished(folder):
         return None
     with suppress(OSError, ValueError):
         address = json.loads((folder / STORE_FILE).read_text())

@@ -155,3 +155,43 @@ def test_demo_measures_its_default_words_with_the_words_of_the_user(
     monkeypatch.setattr("rbptrack.cli.measure.measure", measure)
     run_command(line)
     assert calls == [expected_words]
+
+
+@pytest.mark.parametrize("place", ["a folder", "below a file", "a loop of links", "where nobody can create a file"])
+def test_a_store_that_cannot_be_opened_is_refused_and_nothing_is_measured(
+    place: str, run_command: RunCommand, tmp_path: Path
+) -> None:
+    databases = {
+        "a folder": tmp_path / "folder",
+        "below a file": tmp_path / "file/mlflow.db",
+        "a loop of links": tmp_path / "loop",
+        "where nobody can create a file": Path("/proc/mlflow.db"),
+    }
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "loop").symlink_to("loop")
+    uri = f"sqlite:///{databases[place]}"
+    words = f"model=nano/6k dataset=pydocs dataset.documents=2 analyzers=[] tracking.uri={uri}"
+    for command in (words, f"list --tracking-uri {uri}", f"verify --tracking-uri {uri}"):
+        code, _, err = run_command(command)
+        assert code in (1, 2)
+        assert 1 <= len(err.splitlines()) <= 2
+    assert list(tmp_path.rglob("*.parquet")) == []
+    assert (tmp_path / "file").read_text() == "mine"
+    assert list((tmp_path / "folder").iterdir()) == []
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", "null"])
+def test_sync_fails_for_a_measurement_that_does_not_say_for_which_store_it_waits(
+    content: str, run_command: RunCommand, tmp_path: Path
+) -> None:
+    words = "model=nano/6k dataset=pydocs dataset.documents=2 analyzers=[]"
+    assert run_command(f"{words} deliver=false")[0] == 0
+    (address,) = tmp_path.glob("mlruns/cells/*/store.json")
+    address.write_text(content)
+    code, _, err = run_command("sync")
+    assert code == 1
+    assert address.parent.name in err
+    assert run_command(words)[0] == 0
+    assert len(rbptrack.runs()) == 1
+    assert run_command("sync")[0] == 0

@@ -151,6 +151,27 @@ def test_measure_of_model_on_unreachable_hub_names_download_command_and_options(
     assert "Traceback" not in process.stderr
 
 
+@pytest.mark.parametrize("fault", ["500", "cut"])
+def test_measure_after_a_failed_download_gives_the_number_of_an_undisturbed_one(
+    fault: str, sweep: tuple[Path, str], mirror: Mirror, caches: Path, tmp_path: Path
+) -> None:
+    folder_of_sweep, _ = sweep
+    words = ("measure", "model=pythia/14m", "dataset=wiki", "analyzers=[]")
+    env = hub_environment(mirror.address, tmp_path / "caches")
+    mirror.faults["model.safetensors"] = [(fault, 999)]
+    failed = run_rbptrack(*words, cwd=tmp_path, env=env)
+    assert failed.returncode != 0
+    assert "Traceback" not in failed.stderr
+    assert list(tmp_path.glob("mlruns/*/*/artifacts/*")) == []
+    mirror.faults.clear()
+    repeated = run_rbptrack(*words, cwd=tmp_path, env=env)
+    assert repeated.returncode == 0, repeated.stdout + repeated.stderr
+    (row,) = list_measurements(tmp_path, env)
+    rows_of_sweep = list_measurements(folder_of_sweep, hub_environment(mirror.address, caches))
+    ce_by_cell = {(earlier["model"], earlier["dataset"]): earlier["ce"] for earlier in rows_of_sweep}
+    assert row["ce"] == ce_by_cell[row["model"], "wiki"]
+
+
 # Arguments: the address of the mirror, and the cases as JSON. For each case, the script sets the faults of the mirror,
 # evaluates an expression, and prints the name, the result or the error, and the requests to the mirror.
 SCRIPT = """
