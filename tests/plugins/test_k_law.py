@@ -66,8 +66,13 @@ def test_k_law_fits_no_k_above_the_option_largest():
 
 
 def test_k_law_reports_no_doubling_if_rbp_may_not_grow_with_size():
-    factors = [2.0, 1.2, 2.4, 1.1]
-    report = KLaw().analyze(runs_of({s: (0.4, b) for s, b in zip([1e6, 4e6, 16e6, 64e6], factors, strict=True)}))
+    rows = []
+    for i, b in enumerate([2.0, 1.2, 2.4, 1.1]):
+        row = {"run_id": f"r{i}", "family": "f", "size": f"{i}m", "model": f"f-{i}m", "dataset": "d", "ce": 3.0}
+        row |= {"without_ranks": True, "non_embedding_params": 1e6 * 4**i}
+        rows.append(row | {f"rbp_{k}": np.exp(-b * k**-0.4) for k in (1, 2, 5, 10)})
+    report = KLaw().analyze(Runs(pd.DataFrame(rows), RankTables({})))
+    assert len(report.frame("beta")) == 4
     assert "doubling" not in report.tables
 
 
