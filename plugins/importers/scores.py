@@ -402,8 +402,12 @@ def _read_hub(path: Path) -> Iterator[Item]:
         part = dataset.get("task_id")
         if part not in (None, "", "default"):
             task = f"{task}/{part}"
-        if isinstance(value, (int, float)) and value > 1:  # most benchmarks on the Hub use percentages
+        # The file has no unit. Most benchmarks on the Hub use percentages, others use shares.
+        if isinstance(value, (int, float)) and value > 1:
             value = value / 100
+        elif value != 0:
+            clause = "read as a share from 0 to 1; if the value is a percentage, import it from a table"
+            yield Remark(f"{task} = {value}", clause, is_left_out=False)
         yield Score(path.resolve().parent.parent.name, None, task, value, None)
 
 

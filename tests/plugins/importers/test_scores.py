@@ -77,6 +77,16 @@ def test_scores_reads_all_formats_of_a_folder_and_notes_other_files(tmp_path: Pa
     assert table["n"].dropna().to_dict() == {"boolq": 10, "arc (acc)": 100, "gsm8k (accuracy)": 50}
 
 
+@pytest.mark.parametrize(("value", "score", "is_noted"), [(12.5, 0.125, False), (0.9, 0.9, True), (0, 0, False)])
+def test_values_of_the_hub_that_may_be_percentages_or_shares_are_noted(
+    value: float, score: float, is_noted: bool, tmp_path: Path
+) -> None:
+    text = f"- dataset: {{id: org/gpqa}}\n  value: {value}\n"
+    source = read_checked(Scores(), write_file(tmp_path / "mine-1b/.eval_results/gpqa.yaml", text))
+    assert source.scores["score"].tolist() == [score]
+    assert any("gpqa" in note for note in source.notes) == is_noted
+
+
 @pytest.mark.parametrize(
     ("name", "text", "taker"),
     [
