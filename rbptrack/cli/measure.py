@@ -18,6 +18,7 @@ def measure(words: Words = NO_VALUES) -> int:
     The word measure may be left out. Cells that were measured before are skipped. Put patterns in quotes.
 
     model= and dataset= also take files, folders and names on the Hub, such as model=./folder dataset=./news.jsonl.
+    Without them, rbptrack measures nano/115k on pydocs.
     """
     from rbptrack.config.command_line import read_command_line
 

@@ -35,15 +35,16 @@ def plan(words: Words = NO_VALUES) -> int:
         table[column] = [format_number(value) if pd.notna(value) else "" for value in costs[column]]
     by_importance = ["dataset", "status", "S", "tokens", "time", "weights", "download"]
     print_table(table.rename(columns={"seconds": "time"}), by_importance=by_importance)
-    failed = costs["error"].notna()
-    if not failed.all():
+    is_impossible = costs["error"].notna()
+    if not is_impossible.all():
         print_text(_text_on_totals(costs[costs["status"] == "to measure"]))
-    if not failed.any():
+    if not is_impossible.any():
         return 0
     titles = costs["model"] + " / " + costs["dataset"]
-    for line in sweep.failure_lines(list(zip(titles[failed], costs["error"][failed], strict=True))):
+    failures = list(zip(titles[is_impossible], costs["error"][is_impossible], strict=True))
+    for line in sweep.failure_lines(failures, verb="cannot be measured"):
         print_text(line)
-    return 2 if failed.all() else 1
+    return 2 if is_impossible.all() else 1
 
 
 def _text_on_totals(costs: pd.DataFrame) -> str:

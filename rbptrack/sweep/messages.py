@@ -23,11 +23,11 @@ def failure_cause(title: str, message: str) -> str:
     return message
 
 
-def failure_lines(failures: Sequence[tuple[str, RbptrackError]]) -> list[str]:
+def failure_lines(failures: Sequence[tuple[str, RbptrackError]], *, verb: str = "failed") -> list[str]:
     """Return one text for each cause of failure, from pairs of a cell's title and its error.
 
-    The text says how many cells failed for this cause. If several cells failed, all missing repositories of the Hub are
-    one cause.
+    The text says how many cells have this cause. If there are several cells, all missing repositories of the Hub are
+    one cause. The text says what happened to the cells by `verb`.
     """
     not_cached = [error for _, error in failures if isinstance(error, NotCached)]
     failures_by_cause: dict[str, list[tuple[str, str]]] = {}
@@ -38,9 +38,9 @@ def failure_lines(failures: Sequence[tuple[str, RbptrackError]]) -> list[str]:
     lines = []
     for equal_failures in failures_by_cause.values():
         titles = [title for title, _ in equal_failures]
-        lines.append(f"{_cell_names(titles)} failed: {equal_failures[0][1]}")
+        lines.append(f"{_cell_names(titles)} {verb}: {equal_failures[0][1]}")
     if len(failures) > 1 and not_cached:
-        lines.append(_download_text(not_cached))
+        lines.append(_download_text(not_cached, verb))
     return lines
 
 
@@ -63,13 +63,13 @@ def _cell_names(titles: Sequence[str]) -> str:
     return f"{counted(len(titles), 'cell')} ({titles[0]} and {len(titles) - 1} more)"
 
 
-def _download_text(errors: Sequence[NotCached]) -> str:
+def _download_text(errors: Sequence[NotCached], verb: str) -> str:
     """Return the commands that download the missing repositories, each with the number of cells that need it."""
     repositories = sorted((missing for error in errors for missing in error.missing), key=lambda missing: missing.kind)
     cells_by_repository = Counter(repositories)
     width = max(len(repository.command) for repository in cells_by_repository)
     reason = (
-        f"{counted(len(errors), 'cell')} failed: the Hub cannot be reached, and these models and datasets are not in "
+        f"{counted(len(errors), 'cell')} {verb}: the Hub cannot be reached, and these models and datasets are not in "
         "the cache. On a machine with a network, run:"
     )
     commands = [
