@@ -53,6 +53,7 @@ GLOSSARY: Glossary = {
     "y": "CE in nats, or -ln RBP_k",
 }
 MAX_CONDITION = 25.0
+ROUNDING = 1e-9  # of a fit, relative to y
 """The largest condition number at which a law in size and tokens is fitted.
 
 In simulations, 90% of the estimates of the optimum's exponent were within 0.06 of the truth at condition 1, within
@@ -208,7 +209,10 @@ def fit_law(s: FloatArray, d: FloatArray, y: FloatArray) -> dict[str, float] | N
         e = 0.0
     alpha = fitted.parameters["size_exponent"].value
     beta = fitted.parameters["token_exponent"].value
-    if min(alpha, beta) <= 0:
+    fall_with_size = fitted.parameters["A"].value * (s.min() ** -alpha - s.max() ** -alpha)
+    fall_with_tokens = fitted.parameters["B"].value * (d.min() ** -beta - d.max() ** -beta)
+    # A term that falls by no more than rounding has no exponent: every exponent fits.
+    if min(alpha, beta) <= 0 or min(fall_with_size, fall_with_tokens) <= ROUNDING * y.min():
         return None
     return {
         "optimum": beta / (alpha + beta),

@@ -183,7 +183,7 @@ def deciding_table(rows: pd.DataFrame) -> str:
         spread = values_of_kind["spread"].max()
         percent_made = values_of_kind["made"]
         percent_false = values_of_kind["false"]
-        most_false = _format_number(percent_false.max(), bold=percent_false.max() > NOMINAL["false"] + _TOLERATED)
+        most_false = _format_false(percent_false.max())
         lines.append(
             f"| {documents}, {label} | {_range_text(values_of_kind['covers'])} "
             f"| at most {_format_number(spread, bold=spread > 2.5)} "
@@ -203,7 +203,7 @@ def gates_table(rows: pd.DataFrame) -> str:
     for row in rows.to_dict("records"):
         false_max = "too few"
         if not np.isnan(row["false_max"]):
-            false_max = _format_number(row["false_max"], bold=row["false_max"] > NOMINAL["false"] + _TOLERATED)
+            false_max = _format_false(row["false_max"])
         lines.append(
             f"| {row['tested_draws']} | {row['df_rule']} | {LENGTHS[row['lengths']]} "
             f"| {_format_coverage(row['covered_min'])} to {row['covered_max']:.1f} "
@@ -288,6 +288,11 @@ def _format_result(row: pd.Series, *, digits: int = 1) -> str:
     kind = kind_of(row["claim"])
     excess = float(row["value"]) - NOMINAL.get(kind, np.nan)
     return _format_number(row["value"], digits, bold=excess > _TOLERATED if kind == "false" else excess < -_TOLERATED)
+
+
+def _format_false(percent: float) -> str:
+    """Write a percentage of false alarms. It is bold if it is too high."""
+    return _format_number(percent, bold=percent > NOMINAL["false"] + _TOLERATED)
 
 
 def _format_number(value: float, digits: int = 1, *, bold: bool) -> str:

@@ -26,8 +26,8 @@ def failure_cause(title: str, message: str) -> str:
 def failure_lines(failures: Sequence[tuple[str, RbptrackError]], *, verb: str = "failed") -> list[str]:
     """Return one text for each cause of failure, from pairs of a cell's title and its error.
 
-    The text says how many cells have this cause. If there are several cells, all missing repositories of the Hub are
-    one cause. The text says what happened to the cells by `verb`.
+    Each text begins with the number of cells and `verb`, such as `3 cells (a / b and 2 more) failed`. If there are
+    several cells, all missing repositories of the Hub are one cause.
     """
     not_cached = [error for _, error in failures if isinstance(error, NotCached)]
     failures_by_cause: dict[str, list[tuple[str, str]]] = {}

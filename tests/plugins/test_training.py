@@ -89,6 +89,14 @@ def test_fit_law_recovers_exponents_and_floor_from_noisy_points() -> None:
     assert law["E"] == pytest.approx(1.5, abs=0.1)
 
 
+@pytest.mark.parametrize("size_share", [0.0, 1.0])
+def test_fit_law_needs_values_that_fall_with_size_and_tokens(size_share: float) -> None:
+    s = np.repeat([1e5, 1e6, 1e7], 4)
+    d = np.tile([1e8, 1e9, 1e10, 1e11], 3)
+    assert fit_law(s, d, 1 + 30 * (size_share * s**-0.3 + (1 - size_share) * d**-0.3)) is None
+    assert fit_law(s, d, np.full(12, 3.0)) is None
+
+
 def test_fit_law_has_no_negative_floor() -> None:
     s, d = (values.ravel() for values in np.meshgrid(np.geomspace(1e6, 1e9, 5), np.geomspace(1e9, 1e11, 5)))
     y = 400 * s**-0.3 + 2000 * d**-0.35
