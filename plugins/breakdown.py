@@ -402,7 +402,6 @@ def _headline(report: Report) -> str:
             {"differs": f"classes of tokens differ from the rest in {quantity}"},
             noun="case",
             none=f"no class of tokens was found to differ from the rest in {quantity}",
-            power=True,
         )
         different = rows[rows["verdict"].isin(["above", "below"])]
         if len(different):

@@ -331,9 +331,7 @@ def _headline(report: Report, families: Sequence[FamilyLaws], margin: float) -> 
         compared_sets = "runs of several kinds" if one_family else question  # such as two precisions of one family
         none = f"no difference between {compared_sets} was found"
         texts = {"differs": f"{compared_sets} differ"}
-        ce_clauses.append(
-            verdict_clause(rows[rows["metric"] == CE], texts, noun="pair", none=none, power=len(compared) == 1)
-        )
+        ce_clauses.append(verdict_clause(rows[rows["metric"] == CE], texts, noun="pair", none=none))
     if any(ce_clauses):
         parts.append(f"CE's exponent: {'; '.join(filter(None, ce_clauses))}")
     if not any(parts) and ("against_rbp_1" in report.questions or compared):

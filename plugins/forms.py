@@ -7,8 +7,7 @@ of that of A S^-alpha. The interval of E is a profile interval, which includes o
 is the largest floor that the data permit.
 
 The bend is the coefficient of (ln S)^2 in a fit of ln y. The test of the bend may miss floors: in simulation, a floor
-of 30% of y at the largest of 6 to 12 sizes was found in 0 to 2% of the families. For an undecided bend, the report
-therefore contains the smallest bend that would be found in 80% of cases.
+of 30% of y at the largest of 6 to 12 sizes was found in 0 to 2% of the families.
 
 Huber's estimate of alpha gives less weight to a model that is far from the law. If it differs much from alpha, a single
 model decides the law.
@@ -228,5 +227,5 @@ def _headline(report: Report) -> str:
     if "bend" not in report.questions:
         return join_clauses(comparison or "forms are not compared, because E + A S^-α and a bend need at least 5 sizes")
     texts = {"above": "the law flattens", "below": "the law steepens"}
-    bend_clause = verdict_clause(report.frame("bend"), texts, noun="law", none="no bend was found", power=True)
+    bend_clause = verdict_clause(report.frame("bend"), texts, noun="law", none="no bend was found")
     return join_clauses(comparison, bend_clause)

@@ -450,9 +450,7 @@ def _headline(report: Report, most_documents: int) -> str:
     most_documents: the largest number of documents of a measurement.
     """
     texts = {"above": "ranks curve as a lognormal's do (gamma above 0)", "below": "ranks curve the other way"}
-    tested = verdict_clause(
-        report.frame("gamma"), texts, noun="measurement", none="no curvature of ranks was found", power=True
-    )
+    tested = verdict_clause(report.frame("gamma"), texts, noun="measurement", none="no curvature of ranks was found")
     gain = report.frame("gain")
     deviation = (
         f"no RBP_k differs by more than {format_number(gain['ks_lognormal'].max(), '.3f')} from that of the lognormal"

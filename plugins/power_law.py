@@ -275,7 +275,6 @@ class PowerLaw(Analyzer):
             noun="law",
             none=f"no law of {label} in size was found",
             span="α",
-            power=True,
         )
         if not verdict:
             return f"{label}: α = {range_text(rows['α'])}, without a test; the report's notes say why."
@@ -294,7 +293,7 @@ class PowerLaw(Analyzer):
             "same": f"as fast as cross-entropy to within {self.margin:.0%}",
         }
         none = "no difference from cross-entropy was found"
-        compared = verdict_clause(delta[delta["metric"] == metric], against_ce, noun="law", none=none, power=True)
+        compared = verdict_clause(delta[delta["metric"] == metric], against_ce, noun="law", none=none)
         return join_clauses(verdict, compared if (rows["verdict"] == "above").any() else "", caution)
 
 

@@ -5,7 +5,6 @@ The first word of a claim says which number is computed from the outcomes of its
     covers    how often an interval contains the truth; it should be 95%
     false     how often a test finds a difference although there is none; it should be at most 5%
     found     how often a test finds a difference that exists
-    promised  how often a test finds the difference that reports say is found in 80% of cases
     made      how often a test is made at all
     share     how often something else happens
     spread    90th percentile of a width, divided by its median
@@ -30,7 +29,7 @@ from rbptrack.stats.estimate import Estimate
 
 ROOT = Path(__file__).parent.parent
 
-NOMINAL = {"covers": 95, "false": 5, "promised": 80}
+NOMINAL = {"covers": 95, "false": 5}
 """The percentage that a claim should have, by its first word. Other claims have no such percentage."""
 
 Settings = dict[str, Any]

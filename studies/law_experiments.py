@@ -24,7 +24,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache, reduce
+from functools import reduce
 
 import numpy as np
 import pandas as pd
@@ -218,43 +218,6 @@ def outlier(rng: np.random.Generator, cell: Settings) -> Outcomes:
         **coverage("covers: α, though one model is 10% off", alpha, ALPHA),
         "share: Huber's α is nearer to the truth, if one model is 10% off": huber_is_nearer,
     }
-
-
-def smallest(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Check the smallest detectable effect, which reports print beside a test.
-
-    The simulated bend and Δα have exactly this size. The tests should find them in 80% of the draws.
-    """
-    bend, delta_alpha = _smallest_detectable(tuple(cell.items()))
-    bent = replace(_family(cell), bend=bend)
-    [bent_law] = fit_laws(bent.s, bent.measure(rng, _documents(rng, cell)), cross_entropy)
-    family = _family(cell)
-    counts = family.measure(rng, _documents(rng, cell), alphas=(ALPHA + delta_alpha, ALPHA))
-    [ratio, _] = fit_laws(family.s, counts, neg_log_rbp_over_ce)
-    return {
-        **rejection("promised: a bend of the smallest size that is found", bent_law.bend()),
-        **rejection("promised: Δα of the smallest size that is found", ratio.alpha),
-    }
-
-
-@cache
-def _smallest_detectable(cell: tuple[tuple[str, object], ...]) -> tuple[float, float]:
-    """Return the smallest bend and the smallest Δα that tests would find in 80% of cases.
-
-    Both are medians over 200 simulations in which there is neither a bend nor a difference. The settings of the cell
-    are pairs, because the arguments of a cached function must be hashable.
-    """
-    settings = dict(cell)
-    rng = np.random.default_rng(0)
-    family = _family(settings)
-    detectable = []
-    for _ in range(200):
-        counts = family.measure(rng, _documents(rng, settings))
-        [ce_law] = fit_laws(family.s, counts, cross_entropy)
-        [ratio, _] = fit_laws(family.s, counts, neg_log_rbp_over_ce)
-        detectable.append((ce_law.bend().detectable(), ratio.alpha.detectable()))
-    median_bend, median_delta_alpha = np.median(detectable, axis=0).tolist()
-    return median_bend, median_delta_alpha
 
 
 def power(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -453,7 +416,6 @@ EXPERIMENTS = {
         grid(m=(6, 8, 12), D=(50, 200), tau=(0.002, 0.01), floor=(0.0, 0.3)), forms, draws=40
     ),
     "outlier": Experiment(grid(m=(5, 7, 10), tau=(0.005, 0.01)), outlier, draws=50),
-    "smallest": Experiment(grid(m=(5, 7, 10), D=(50, 200), tau=(0.0, 0.01)), smallest),
     "power": Experiment(grid(m=(5, 7, 10), D=(50, 200), tau=(0.01,)), power),
     "families": Experiment(
         grid(m=(4, 7), D=(20, 100), tails=TAILS, tau=(0.0, 0.01), other=(1.0, 4.0), slope=(1.0, -1.0)), families

@@ -51,7 +51,7 @@ _OTHER_TOPIC = "single models and other analyzers"
 
 _TOLERATED = 3.0  # percentage points that a result may be off its nominal value; chance alone explains some 2 of them
 
-_LABELS = {"false": "false alarm", "promised": "found", "share": "share of draws"}
+_LABELS = {"false": "false alarm", "share": "share of draws"}
 """The first words of titles, by the first word of the claim. Other claims keep their first word."""
 
 
@@ -134,15 +134,14 @@ def scatter_table(rows: pd.DataFrame) -> str:
 def power_table(rows: pd.DataFrame) -> str:
     """Return the table of what tests find. A row has the median, least and largest result of a claim's cells."""
     lines = [
-        "| test | nominal | median | least | where | most | where | draws a cell |",
-        "|---|---:|---:|---:|---|---:|---|---:|",
+        "| test | median | least | where | most | where | draws a cell |",
+        "|---|---:|---:|---|---:|---|---:|",
     ]
-    for title, cells in _group_by_claim(rows[rows["claim"].map(kind_of).isin(["found", "promised"])]):
+    for title, cells in _group_by_claim(rows[rows["claim"].map(kind_of) == "found"]):
         ordered = cells.sort_values("value", kind="stable")
         least, most = ordered.iloc[0], ordered.iloc[-1]
-        nominal = NOMINAL.get(kind_of(least["claim"]), "")
         lines.append(
-            f"| {title} | {nominal} | {cells['value'].median():.0f} | {_format_result(least, digits=0)} "
+            f"| {title} | {cells['value'].median():.0f} | {least['value']:.0f} "
             f"| {_settings_text(least)} | {most['value']:.0f} | {_settings_text(most)} | {_draws_text(cells)} |"
         )
     return "\n".join(lines)
@@ -283,11 +282,11 @@ def _settings_text(row: pd.Series) -> str:
     return re.sub(rf" ?\b({'|'.join(_SCATTER)})=\S+", "", settings)
 
 
-def _format_result(row: pd.Series, *, digits: int = 1) -> str:
+def _format_result(row: pd.Series) -> str:
     """Format the result of a cell. It is bold if it is more than 3 percentage points worse than its nominal value."""
     kind = kind_of(row["claim"])
     excess = float(row["value"]) - NOMINAL.get(kind, np.nan)
-    return _format_number(row["value"], digits, bold=excess > _TOLERATED if kind == "false" else excess < -_TOLERATED)
+    return _format_number(row["value"], bold=excess > _TOLERATED if kind == "false" else excess < -_TOLERATED)
 
 
 def _format_false(percent: float) -> str:
@@ -295,8 +294,8 @@ def _format_false(percent: float) -> str:
     return _format_number(percent, bold=percent > NOMINAL["false"] + _TOLERATED)
 
 
-def _format_number(value: float, digits: int = 1, *, bold: bool) -> str:
-    return f"**{value:.{digits}f}**" if bold else f"{value:.{digits}f}"
+def _format_number(value: float, *, bold: bool) -> str:
+    return f"**{value:.1f}**" if bold else f"{value:.1f}"
 
 
 def _format_coverage(percent: float) -> str:

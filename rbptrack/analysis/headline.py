@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import isfinite
 
 import pandas as pd
 
 from rbptrack.base.formatting import counted, format_number
 
-_WIDE_RATIO = 3.0  # effects differ widely if the largest is more than this many times the smallest
 
-
-def verdict_clause(
-    rows: pd.DataFrame, texts: Mapping[str, str], *, noun: str, none: str, span: str = "", power: bool = False
-) -> str:
+def verdict_clause(rows: pd.DataFrame, texts: Mapping[str, str], *, noun: str, none: str, span: str = "") -> str:
     """Return a clause that says how often each verdict occurs in the rows of a question; empty if no row was tested.
 
     Args:
@@ -24,8 +19,6 @@ def verdict_clause(
         noun: a noun for one row, such as `law`. If some rows were not tested, the clause counts `tested laws`.
         none: the clause if no row has one of these verdicts, such as `no difference was found`.
         span: a column, or empty. The clause adds the range of the column's values in the rows with the verdict.
-        power: whether the clause `none` names the effect that every test would find in 80% of cases. The effect is left
-            out if it differs widely between the rows.
 
     Examples:
         >>> rows = pd.DataFrame({"verdict": ["above", "undecided", "above"], "α": [0.2, 0.1, 0.3]})
@@ -38,9 +31,6 @@ def verdict_clause(
         'RBP_10 improves with size in the only tested law'
         >>> verdict_clause(rows[1:2], {"above": "RBP_10 improves with size"}, noun="law", none="no law was found")
         'no law was found (1 undecided)'
-        >>> undecided = rows[1:2].assign(detectable=0.062)
-        >>> verdict_clause(undecided, {"differs": "RBP_10 bends"}, noun="law", none="no bend was found", power=True)
-        'no bend was found (1 undecided; an effect of 0.062 would be found in 80% of cases)'
 
     """
     tested = rows[rows["verdict"] != ""]
@@ -58,10 +48,8 @@ def verdict_clause(
         frequency = "" if len(rows) == 1 else _frequency(len(decided), len(tested), noun)
         clauses.append(f"{text}{frequency}{values}")
     undecided = int((tested["verdict"] == "undecided").sum())
-    if not undecided:
-        return "; ".join(clauses) or none
-    effect = _detectable_effect(tested, span or "an effect") if power and not clauses else ""
-    return f"{'; '.join(clauses) or none} ({undecided} undecided{effect})"
+    clause = "; ".join(clauses) or none
+    return f"{clause} ({undecided} undecided)" if undecided else clause
 
 
 def _frequency(count: int, total: int, noun: str) -> str:
@@ -71,18 +59,6 @@ def _frequency(count: int, total: int, noun: str) -> str:
     if total == 1:
         return f" in the only {noun}"
     return f" in both {noun}s" if total == 2 else f" in all {counted(total, noun)}"
-
-
-def _detectable_effect(rows: pd.DataFrame, name: str) -> str:
-    """Return a clause with the effect that every test would find in 80% of cases, such as `α of 0.2 would be found`.
-
-    The clause is empty if the effect is unknown or differs widely between the rows.
-    """
-    effects = rows["detectable"] if "detectable" in rows else pd.Series(dtype=float)
-    largest = float(effects.max())
-    if not isfinite(largest) or largest > _WIDE_RATIO * effects.min():
-        return ""
-    return f"; {name} of {format_number(largest, '.2g')} would be found in 80% of cases"
 
 
 def range_text(values: Iterable[float], form: str = ".2f") -> str:

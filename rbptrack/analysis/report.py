@@ -6,7 +6,7 @@ The verdict of a row is then one of these:
 - `same`: the whole interval lies within the margin around the null value. A row has this verdict even if its estimate
   differs significantly from the null value.
 - `above` or `below`: the estimate differs from the null value at the corrected level.
-- `undecided`: neither. The row then contains the smallest effect that the test would find in 80% of cases.
+- `undecided`: neither.
 
 A row without a p has no verdict. If fewer than 4 documents decide an estimate (`Estimate.deciding_documents`), its row
 has an interval but no p, and a note names the row.
@@ -32,7 +32,7 @@ from rbptrack.stats.rounding import ROUNDING
 LEVEL = 0.95
 """The level of all intervals. The level of tests is 1 - LEVEL."""
 
-COLUMNS = ["question", "family", "dataset", "metric", "estimate", "low", "high", "p", "p_holm", "verdict", "detectable"]
+COLUMNS = ["question", "family", "dataset", "metric", "estimate", "low", "high", "p", "p_holm", "verdict"]
 """The first columns of `Report.results`. Columns for the arguments `case` and `beside` of `Report.add` follow."""
 
 VERDICTS = ("above", "below", "same", "undecided", "")
@@ -72,10 +72,6 @@ MEANINGS: Mapping[str, str | Term] = {
         "corrected level; undecided: neither; undecided after Holm: p is below 0.05 before the correction for the "
         "number of tests, but not after it"
     ),
-    "detectable": Term(
-        "if undecided: the smallest difference from the null value that would be found in 80% of cases, after Holm",
-        title="detectable from",
-    ),
     "S": "parameters without embeddings and output head",
     "size": "the size as published",
     "model": "the name of the model: family, size, seed and checkpoint",
@@ -102,9 +98,6 @@ class _Answer:
         p: the p-value before Holm's correction; NaN if the row is not tested.
         side: `above` or `below`, the side of the null value on which the estimate lies; empty without a null value.
         is_within_margin: whether the whole interval lies within the margin.
-        estimate: the estimate, if the row has a null value.
-        null: the null value; NaN if there is none.
-        show: the function `show` of `Report.add`, if the row has a null value.
 
     """
 
@@ -115,9 +108,6 @@ class _Answer:
     p: float = nan
     side: str = ""
     is_within_margin: bool = False
-    estimate: Estimate | None = None
-    null: float = nan
-    show: Callable[[float], float] | None = None
 
 
 @dataclass
@@ -144,7 +134,6 @@ class Report:
     _untested_rows: dict[tuple[str, str, str], list[str]] = field(default_factory=dict, repr=False)
     _results: pd.DataFrame | None = field(default=None, repr=False)
     _frames: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)  # of questions, since the last `add`
-    _is_copy: bool = field(default=False, repr=False)
 
     def add(
         self,
@@ -178,13 +167,7 @@ class Report:
             show: a monotonic function from the estimate's scale to the scale that is shown, such as `numpy.expm1`.
             **case: further keys of the row, such as S or N. They become part of the name of the MLflow metric.
 
-        Raises:
-            ValueError: the report was pickled or copied. A copy lacks the functions `show`, which the column
-                `detectable` needs.
-
         """
-        if self._is_copy:
-            raise ValueError("an answer cannot be added to a report that was pickled or copied. Make a new report")
         if not isinstance(estimate, Estimate):
             estimate = Estimate(float(estimate), df=nan)
         low, high = estimate.interval(LEVEL)
@@ -204,9 +187,6 @@ class Report:
                 p=estimate.p(null),
                 side="above" if estimate.value > null else "below",
                 is_within_margin=low >= null - margin and high <= null + margin,
-                estimate=estimate,
-                null=null,
-                show=show,
             )
         self._answers.append(answer)
         self._results = None
@@ -240,12 +220,6 @@ class Report:
         sides = [answer.side for answer in self._answers]
         verdicts = np.select([is_within_margin, frame["p_holm"] < 1 - LEVEL], ["same", sides], "undecided")
         frame["verdict"] = np.where(frame["p"].notna(), verdicts, "")
-        # Holm's method compares a p with 5% divided by the number of tests that are not yet rejected.
-        remaining_tests = (frame["p_holm"] >= 1 - LEVEL).groupby(frame["question"]).transform("sum").tolist()
-        detectable = []
-        for answer, verdict, tests in zip(self._answers, frame["verdict"].tolist(), remaining_tests, strict=True):
-            detectable.append(_detectable(answer, tests) if verdict == "undecided" else nan)
-        frame["detectable"] = detectable
         return frame[[*COLUMNS, *frame.columns.difference(COLUMNS, sort=False)]]
 
     @property
@@ -268,7 +242,7 @@ class Report:
         # `results` holds whole numbers as float if other questions lack the column. Here they stay whole numbers.
         rows = pd.DataFrame([answer.row for answer in self._answers_to(question)])
         names = [*COLUMNS[1:], *self.case_columns(question), *self.beside_columns(question)]
-        tests = {name: tested[name] for name in ("p", "p_holm", "verdict", "detectable")}
+        tests = {name: tested[name] for name in ("p", "p_holm", "verdict")}
         return rows.reindex(columns=names).assign(**tests).rename(columns={"estimate": question})
 
     def case_columns(self, question: str) -> list[str]:
@@ -285,11 +259,6 @@ class Report:
 
     def _answers_to(self, question: str) -> list[_Answer]:
         return [answer for answer in self._answers if answer.row["question"] == question]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state with the results, but without the functions `show`, because lambdas cannot be pickled."""
-        answers = [replace(answer, show=None) for answer in self._answers]
-        return self.__dict__ | {"_answers": answers, "_results": self.results, "_is_copy": True}
 
     def _repr_html_(self) -> str:
         """Return the headline, a table for each question, and the notes as HTML for notebooks."""
@@ -308,7 +277,7 @@ class Report:
         frame = self.frame(question)
         filled = [name for name in map(str, frame) if frame[name].notna().any() and (frame[name] != "").any()]
         forms = {name: self.term(name).form or ".3g" for name in filled if frame[name].dtype.kind == "f"}
-        forms |= dict.fromkeys(("low", "high", "detectable"), self.term(question).form or ".3g")
+        forms |= dict.fromkeys(("low", "high"), self.term(question).form or ".3g")
         formatters = {self.term(name).title: partial(format_number, form=form) for name, form in forms.items()}
         titled = frame[filled].rename(columns=lambda name: self.term(str(name)).title)
         return str(titled.to_html(index=False, border=0, na_rep="", formatters=formatters))
@@ -355,19 +324,6 @@ def key_text(name: str, value: Any) -> str:
     if value == "ce" or parse_rbp_name(value) is not None:
         return metric_label(value)
     return str(value).replace("_", " ")
-
-
-def _detectable(answer: _Answer, tests: int) -> float:
-    """Return the distance from the null value that a test would find in 80% of cases, on the scale that is shown.
-
-    The level of the test is 5% divided by `tests`.
-    """
-    if answer.estimate is None or answer.show is None:
-        return nan
-    distance = answer.estimate.detectable(tests)
-    with np.errstate(over="ignore"):  # a very large distance is shown as infinite
-        ends = [answer.show(answer.null + distance), answer.show(answer.null - distance)]
-    return max(abs(float(end) - float(answer.show(answer.null))) for end in ends)
 
 
 def holm(p: pd.Series[float]) -> pd.Series[float]:

@@ -10,7 +10,6 @@ import base64
 import functools
 import gzip
 import json
-import math
 import platform
 import re
 import shlex
@@ -190,7 +189,6 @@ _LAW_COLUMNS = (
     _LawColumn("p"),
     _LawColumn("delta", ("delta_low", "delta_high")),
     _LawColumn("verdict"),
-    _LawColumn("detectable"),
     _LawColumn("R2"),
     _LawColumn("held_out", ("held_out_low", "held_out_high")),
     _LawColumn("bend"),
@@ -221,7 +219,7 @@ def _laws_by_k(report: Report) -> _Laws | None:
     Returns None if the report has no table of laws.
     """
     laws = report.tables.get("laws", pd.DataFrame())
-    needed_columns = {*_LAW_KEYS, *(column.name for column in _LAW_COLUMNS)} - {"verdict", "detectable"}
+    needed_columns = {*_LAW_KEYS, *(column.name for column in _LAW_COLUMNS)} - {"verdict"}
     if not needed_columns <= set(laws.columns):
         return None
     texts = _law_texts(report, laws)
@@ -240,14 +238,14 @@ def _laws_by_k(report: Report) -> _Laws | None:
 def _law_texts(report: Report, laws: pd.DataFrame) -> dict[tuple[str, str, str], dict[str, str]]:
     """Return the texts of each law by column. The keys are metric and k (`rbp10`, `ce0`), family and dataset."""
     verdicts = _delta_verdicts(report)
-    tested_metrics = {metric for (_, _, metric), (verdict, _) in verdicts.items() if verdict}
+    tested_metrics = {metric for (_, _, metric), verdict in verdicts.items() if verdict}
     terms = [report.term(column.name) for column in _LAW_COLUMNS]
     texts = {}
     for row in laws.to_dict("records"):
         metric = rbp_name(row["k"]) if row["metric"] == "rbp" else row["metric"]
         case = row["family"], row["dataset"], metric
         untested = _UNTESTED if tested_metrics and row["metric"] != CE and metric not in tested_metrics else ""
-        row["verdict"], row["detectable"] = verdicts.get(case, (untested, math.nan))
+        row["verdict"] = verdicts.get(case, untested)
         key = (f"{row['metric']}{row['k']}", row["family"], row["dataset"])
         texts[key] = {
             column.name: _law_text(row, column, term) for column, term in zip(_LAW_COLUMNS, terms, strict=True)
@@ -255,13 +253,13 @@ def _law_texts(report: Report, laws: pd.DataFrame) -> dict[tuple[str, str, str],
     return texts
 
 
-def _delta_verdicts(report: Report) -> dict[tuple[str, str, str], tuple[str, float]]:
-    """Return the verdict on Δα and the effect that its test would find, by family, dataset and metric."""
+def _delta_verdicts(report: Report) -> dict[tuple[str, str, str], str]:
+    """Return the verdict on Δα by family, dataset and metric."""
     verdicts = {}
     if "delta" in report.questions:
         for row in report.frame("delta").to_dict("records"):
             case = row["family"], row["dataset"], row["metric"]
-            verdicts[case] = verdict_text(row["verdict"], row["p"]), row["detectable"]
+            verdicts[case] = verdict_text(row["verdict"], row["p"])
     return verdicts
 
 

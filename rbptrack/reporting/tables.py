@@ -57,9 +57,8 @@ def results_tables(report: Report) -> list[ResultsTable]:
     """Format the results of a report as tables of texts.
 
     Questions with equal key columns share a table, in the order of the glossary. A table begins with the key columns.
-    Then each question has its estimate with the interval, the verdict, the corrected p, the smallest effect that an
-    undecided test would find in 80% of cases, and the further numbers (`beside`). If some questions of a table have a
-    margin, only these questions show verdict and p.
+    Then each question has its estimate with the interval, the verdict, the corrected p, and the further numbers
+    (`beside`). If some questions of a table have a margin, only these questions show verdict and p.
     """
     frames_by_keys: dict[tuple[str, ...], dict[str, pd.DataFrame]] = {}
     order = list(report.glossary)
@@ -85,7 +84,7 @@ def _join_questions(report: Report, frames: dict[str, pd.DataFrame], keys: Seque
         columns = [_estimate_column(report, question, titles[question], frame)]
         if question in judged:
             suffix = f" ({titles[question]})" if len(judged) > 1 else ""
-            columns += _verdict_columns(report, question, suffix, frame)
+            columns += _verdict_columns(suffix, frame)
         columns += _beside_columns(report, question, frame)
         for column in columns:
             title = column.title
@@ -151,20 +150,14 @@ def _estimate_column(report: Report, question: str, title: str, frame: pd.DataFr
     return _Column(title, question, [estimate_text(*interval, form) for interval in intervals])
 
 
-def _verdict_columns(report: Report, question: str, suffix: str, frame: pd.DataFrame) -> list[_Column]:
-    """Return the columns with a question's verdict, corrected p and the smallest effect that the test would find.
+def _verdict_columns(suffix: str, frame: pd.DataFrame) -> list[_Column]:
+    """Return the columns with a question's verdict and corrected p.
 
     `suffix` is the end of the titles. It names the question if the table also has verdicts of other questions.
     """
-    form = report.term(question).form.lstrip("+")
     return [
         _Column(f"verdict{suffix}", "verdict", list(map(verdict_text, frame["verdict"], frame["p"]))),
         _Column(f"p{suffix}", "p_holm", [p_text(p) for p in frame["p_holm"]]),
-        _Column(
-            f"{report.term('detectable').title}{suffix}",
-            "detectable",
-            [estimate_text(distance, form=form) for distance in frame["detectable"]],
-        ),
     ]
 
 

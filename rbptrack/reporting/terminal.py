@@ -85,8 +85,8 @@ def columns_by_importance(table: ResultsTable) -> tuple[pd.DataFrame, list[str]]
     """Drop the asides of a table, and order its columns by importance.
 
     A narrow terminal shows only the most important columns. The keys are the most important ones. Then come the
-    estimates and verdicts, the effects that would be found in 80% of cases, and the p-values. Numbers that a report
-    adds beside its estimates are the least important ones.
+    estimates and verdicts, and the p-values. Numbers that a report adds beside its estimates are the least important
+    ones.
 
     Returns:
         The table without asides, and the titles of its columns, the most important first. None if the table has no
@@ -103,7 +103,7 @@ def columns_by_importance(table: ResultsTable) -> tuple[pd.DataFrame, list[str]]
         titles.remove("family")
     case_names = [name for question in questions for name in report.case_columns(question)]
     by_importance = []
-    for names in ([*KEYS, *case_names], [*questions, "verdict"], ["detectable"], ["p_holm"]):
+    for names in ([*KEYS, *case_names], [*questions, "verdict"], ["p_holm"]):
         by_importance += [title for title in titles if table.names[title] in names]
     by_importance += [title for title in titles if title not in by_importance]
     return table.frame[titles], by_importance

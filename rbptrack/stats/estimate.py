@@ -66,13 +66,6 @@ class Estimate:
             return nan
         return sqrt(self._squared_half_width((1 - level) / 2))
 
-    def detectable(self, tests: int = 1) -> float:
-        """Return the smallest distance from a null value at which a test rejects the null value in 80% of cases.
-
-        The test is two-sided. Its level is 5%, divided by `tests` (Bonferroni's correction).
-        """
-        return self.half_width(1 - 0.05 / tests) + self.half_width(0.6)
-
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the lower and the upper end of the interval at a level; NaN if the number has no interval."""
         half_width = self.half_width(level)
