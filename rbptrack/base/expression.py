@@ -26,7 +26,7 @@ _TRUTH = "true or false"
 def rows_that_pass(frame: pd.DataFrame, condition: str) -> pd.DataFrame:
     """Return the rows of a table for which a condition is true.
 
-    The syntax tree of the condition is checked before pandas evaluates it.
+    The syntax tree of the condition is checked before pandas evaluates it. All numbers are computed with as floats.
 
     Args:
         frame: the table. Only its columns are known to the condition.
@@ -38,8 +38,9 @@ def rows_that_pass(frame: pd.DataFrame, condition: str) -> pd.DataFrame:
 
     """
     tree = _ConditionParser(frame, condition).parse()
+    numbers = frame.select_dtypes("number").columns
     try:
-        mask: Any = frame.eval(ast.unparse(tree), engine="python")
+        mask: Any = frame.astype(dict.fromkeys(numbers, "Float64")).eval(ast.unparse(tree), engine="python")
     except Exception as error:  # pandas' evaluation raises many types, such as OverflowError for 9.0**9.0**9.0
         raise BadInput(f"where={condition}: it cannot be computed ({' '.join(str(error).split())})") from error
     passing: pd.DataFrame = frame[mask.fillna(False).astype(bool)]
@@ -64,8 +65,7 @@ class _ConditionParser:
         try:
             tree = ast.parse(self.condition.strip(), mode="eval")
             kind = self._kind(tree.body)
-            _use_floats_in_powers(tree)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # such as a number of 5,000 digits
+        except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:  # such as 5,000 digits
             raise BadInput(f"where={self.condition}: this is not a condition. {_RULE}") from error
         if kind != _TRUTH:
             raise BadInput(f"where={self.condition}: this is {kind}, not a condition. Compare it, such as ce < 4")
@@ -78,7 +78,8 @@ class _ConditionParser:
         match node:
             case ast.Constant(value=bool()):
                 return _TRUTH
-            case ast.Constant(value=int() | float()):
+            case ast.Constant(value=int() | float() as number):
+                node.value = float(number)  # products of int64 would overflow silently, and 9**9**9 take minutes
                 return _NUMBER
             case ast.Constant(value=str()):
                 return _TEXT
@@ -135,12 +136,3 @@ class _ConditionParser:
 
     def _not_allowed(self, node: ast.AST) -> BadInput:
         return BadInput(f"where={self.condition}: {ast.unparse(node)} is not allowed. {_RULE}")
-
-
-def _use_floats_in_powers(tree: ast.Expression) -> None:
-    """Convert whole numbers in powers to floats, because 9**9**9 would take minutes. 9.0**9.0**9.0 fails at once."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.Constant) and isinstance(inner.value, int):
-                    inner.value = float(inner.value)

@@ -124,5 +124,21 @@ def test_rows_that_pass_refuses_conditions_that_are_not_allowed(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "non_embedding_params * training_tokens > 1e20",
+        "non_embedding_params ** 2 > 1e20",
+        "non_embedding_params * 10000000000 > 1e20",
+        "non_embedding_params + 9223372036854775807 > 0",
+        "-non_embedding_params * training_tokens < 0",
+    ],
+)
+def test_rows_that_pass_computes_products_above_the_largest_int64(condition: str) -> None:
+    table = pd.DataFrame({"non_embedding_params": [12_000_000_000], "training_tokens": [300_000_000_000]})
+    assert len(rows_that_pass(table.astype("Int64"), condition)) == 1
+    assert len(rows_that_pass(table, condition)) == 1
+
+
 def test_rows_that_pass_computes_a_tower_of_powers_of_columns(frame: pd.DataFrame) -> None:
     assert not len(rows_that_pass(frame, "seq_len ** seq_len ** seq_len < 0"))
