@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from math import exp, inf, log, nan, sqrt
+from math import exp, inf, log, nan, pi, sqrt
 from typing import Any
 
 import numpy as np
 import scipy
+from asteval import Interpreter, get_ast_names
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import listed
@@ -37,10 +38,7 @@ Rounding errors of ln y are about 1e-15. Their squares are far below this limit 
 
 _VARIABLES = ("S", "D")
 _FUNCTIONS = ("abs", "exp", "expm1", "log", "log10", "log1p", "log2", "maximum", "minimum", "sqrt", "tanh")
-_ARITHMETIC = (
-    ast.Expression, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp,
-    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.USub, ast.UAdd,
-)  # fmt: skip
+_NODES = ("binop", "call", "constant", "name", "unaryop")  # what asteval may evaluate
 _MAX_CHARACTERS = 500  # of a user-defined form
 # The evaluations of a fit with its profiles; they take about 10 s. A limit in seconds would depend on the machine.
 _MAX_EVALUATIONS = 200_000
@@ -313,12 +311,23 @@ def check_form(text: str) -> list[str]:
         BadInput: the text is not such an expression, or it has no parameter or no variable.
 
     """
-    names = _names(text)
-    parameters = [name for name in names if name not in (*_VARIABLES, "pi")]
+    if len(text) > _MAX_CHARACTERS:
+        raise _refused(text, f"it has {len(text)} characters; a form has at most {_MAX_CHARACTERS}")
+    try:
+        names = get_ast_names(_parse(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise _refused(text, "it is not an expression such as E+A*S**-alpha") from error
+    parameters = [name for name in dict.fromkeys(names) if name not in (*_VARIABLES, *_FUNCTIONS, "pi")]
     if not parameters:
         raise _refused(text, "it has no parameter")
     if not set(names) & set(_VARIABLES):
         raise _refused(text, "it has neither S nor D")
+    value = None
+    with suppress(Exception), np.errstate(all="ignore"):  # asteval raises many types, or returns None
+        interpreter = _make_interpreter(dict.fromkeys((*_VARIABLES, *parameters), np.ones(1)))
+        value = interpreter.run(_parse(text), with_raise=False)
+    if not isinstance(value, np.ndarray):
+        raise _refused(text, f"it may only contain numbers, names, + - * / ** and {listed(_FUNCTIONS)}")
     return parameters
 
 
@@ -351,13 +360,13 @@ def fit_form(
     if is_floor and len(y) >= MIN_SIZES:
         return fit_floor(s, y, level=level, with_interval=with_intervals)
     names = check_form(text)
-    if "D" in _names(text) and (d is None or not np.isfinite(d).all()):
+    if "D" in get_ast_names(_parse(text)) and (d is None or not np.isfinite(d).all()):
         raise _refused(text, "D, the training tokens, is not known for every model")
     min_sizes = MIN_SIZES if is_floor else len(names) + 2
     if len(y) < min_sizes:
         raise _refused(text, f"{len(names)} parameters need at least {min_sizes} sizes; there are {len(y)}")
     ln_y = np.log(y)
-    form = _parse_form(text, {"S": np.asarray(s, dtype=np.float64), "D": d})
+    form = _make_form(text, {"S": np.asarray(s, dtype=np.float64), "D": d})
     try:
         starts = _starts(form, text, names, y)
         minimizer, best = _least_squares(lambda p: _residuals(form(p.valuesdict()), ln_y), starts)
@@ -372,13 +381,13 @@ def fit_form(
     values = {name: parameter.value for name, parameter in parameters.items()}
 
     def curve(s: FloatArray, d: FloatArray | None = None) -> FloatArray:
-        y = _parse_form(text, {"S": s, "D": d})(values)
+        y = _make_form(text, {"S": s, "D": d})(values)
         return np.where(y > 0, y, nan)
 
     return FormFit(text, parameters, float(best.chisqr), ln_y, curve)
 
 
-def _parse_form(text: str, variables: Mapping[str, FloatArray | None]) -> Form:
+def _make_form(text: str, variables: Mapping[str, FloatArray | None]) -> Form:
     """Return the function that computes a form. It raises TimeoutError after `_MAX_EVALUATIONS` calls.
 
     Args:
@@ -386,12 +395,9 @@ def _parse_form(text: str, variables: Mapping[str, FloatArray | None]) -> Form:
         variables: the values of S and D, (m,) each; None if unknown.
 
     """
-    from asteval import Interpreter
-
+    interpreter = _make_interpreter(variables)
+    expression = _parse(text)
     evaluations = count(1)
-    interpreter = Interpreter(minimal=True, use_numpy=True)  # asteval also refuses powers with huge exponents
-    interpreter.symtable.update(variables)
-    expression = interpreter.parse(text.strip())
 
     def form(parameters: Mapping[str, Any]) -> FloatArray:
         if next(evaluations) > _MAX_EVALUATIONS:
@@ -406,6 +412,24 @@ def _parse_form(text: str, variables: Mapping[str, FloatArray | None]) -> Form:
         return np.where(np.isfinite(y), y, nan)
 
     return form
+
+
+def _parse(text: str) -> ast.expr:
+    return ast.parse(text.strip(), mode="eval").body
+
+
+def _make_interpreter(variables: Mapping[str, Any]) -> Interpreter:
+    """Return an interpreter that knows variables, pi, arithmetic and the functions of forms, and nothing else."""
+    functions = {name: _without_output(getattr(np, name)) for name in _FUNCTIONS}
+    interpreter = Interpreter(symtable={"pi": pi, **functions, **variables}, minimal=True)
+    for node in set(interpreter.node_handlers).difference(_NODES):
+        interpreter.remove_nodehandler(node)  # asteval also refuses powers with huge exponents
+    return interpreter
+
+
+def _without_output(function: np.ufunc) -> Callable[..., Any]:
+    """Return a function of numpy without its parameter for the output, which would overwrite an argument."""
+    return lambda *values: function(*values, out=None)
 
 
 def _residuals(y: FloatArray, ln_y: FloatArray) -> FloatArray:
@@ -435,14 +459,14 @@ def _starts(form: Form, text: str, names: Sequence[str], y: FloatArray) -> list[
     """
     import lmfit
 
-    expression = ast.parse(text.strip(), mode="eval").body
+    expression = _parse(text)
     linear: list[str] = []
     for name in names:
         if _is_linear(expression, {*linear, name}):
             linear.append(name)
     nonlinear = [name for name in names if name not in linear]
     powers = [node for node in ast.walk(expression) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)]
-    in_exponent = set().union(*(_names_in(power.right) for power in powers))
+    in_exponent = set().union(*(get_ast_names(power.right) for power in powers))
     shares = np.zeros((1, 0))
     if nonlinear:
         shares = scipy.stats.qmc.Sobol(len(nonlinear), scramble=False).fast_forward(1).random(_POINTS - 1)
@@ -500,23 +524,19 @@ def _solve_linear(
 
 def _is_linear(node: ast.AST, names: set[str]) -> bool:
     """Return whether an expression is a linear function of several names taken together, apart from a constant."""
-    if names.isdisjoint(_names_in(node)) or isinstance(node, ast.Name):
+    if names.isdisjoint(get_ast_names(node)) or isinstance(node, ast.Name):
         return True
     if isinstance(node, ast.UnaryOp):
         return _is_linear(node.operand, names)
-    if not isinstance(node, ast.BinOp) or isinstance(node.op, ast.Pow):
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div):
         return False
     if not (_is_linear(node.left, names) and _is_linear(node.right, names)):
         return False
-    left_is_constant = names.isdisjoint(_names_in(node.left))
-    right_is_constant = names.isdisjoint(_names_in(node.right))
+    left_is_constant = names.isdisjoint(get_ast_names(node.left))
+    right_is_constant = names.isdisjoint(get_ast_names(node.right))
     if isinstance(node.op, ast.Mult):
         return left_is_constant or right_is_constant
     return right_is_constant or not isinstance(node.op, ast.Div)
-
-
-def _names_in(node: ast.AST) -> set[str]:
-    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
 
 
 def profiles(
@@ -548,31 +568,6 @@ def profiles(
         (_, low), _, (_, high) = ends[name]
         parameters[name] = Parameter(float(best.params[name].value), float(low), float(high))
     return parameters
-
-
-def _names(text: str) -> list[str]:
-    """Return the names of variables and parameters of an expression, in the order in which they first appear.
-
-    Raises BadInput if the expression contains anything except arithmetic and the allowed functions.
-    """
-    if len(text) > _MAX_CHARACTERS:
-        raise _refused(text, f"it has {len(text)} characters; a form has at most {_MAX_CHARACTERS}")
-    try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise _refused(text, "it is not an expression such as E+A*S**-alpha") from error
-    names = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            if not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTIONS:
-                raise _refused(text, f"it may only call {listed(_FUNCTIONS)}")
-        elif isinstance(node, ast.Constant) and isinstance(node.value, int | float) and abs(node.value) < 1e300:
-            continue
-        elif not isinstance(node, _ARITHMETIC):
-            raise _refused(text, "it may only contain numbers, names, + - * / ** and functions")
-        if isinstance(node, ast.Name) and node.id not in _FUNCTIONS:
-            names.append((node.lineno, node.col_offset, node.id))
-    return list(dict.fromkeys(name for _, _, name in sorted(names)))
 
 
 def _refused(text: str, why: str) -> BadInput:
