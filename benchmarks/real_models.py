@@ -32,7 +32,7 @@ from rbptrack.base.files import sha256
 from rbptrack.config.compose import compose
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
-from rbptrack.engine import measure
+from rbptrack.engine import Transformers, measure
 from rbptrack.ranks import IntArray
 from rbptrack.sweep import resolve
 from rbptrack.sweep.load import Loader
@@ -130,7 +130,7 @@ def compare_with_transformers(name: str, folder: Path, dataset_words: list[str])
     loaded, corpus = Loader().load(resolve(config))
     began = time.perf_counter()
     with TemporaryDirectory() as output:
-        measured = measure(loaded, corpus, ks=(1, 10), engine=EngineConfig(), folder=Path(output))
+        measured = measure(Transformers(loaded, corpus, EngineConfig()), corpus, ks=(1, 10), folder=Path(output))
         table = measured.ranks
     seconds = time.perf_counter() - began
     del loaded  # free its memory before transformers loads the model again

@@ -37,7 +37,7 @@ import torch
 from benchmarks.shapes import random_corpus, random_module
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
-from rbptrack.engine import measure
+from rbptrack.engine import Transformers, measure
 from rbptrack.engine.batches import Batch, group_sequences, make_batch
 from rbptrack.models.causal import CausalModel, split_model
 
@@ -81,10 +81,10 @@ def compute_ranks(model: CausalModel, batches: Sequence[Batch]) -> None:
         (log_p >= log_p_of_target).sum(-1).cpu()
 
 
-def run_measurement(model: CausalModel, corpus: Corpus, engine: EngineConfig) -> None:
+def run_measurement(model: CausalModel, corpus: Corpus, config: EngineConfig) -> None:
     """Run a whole measurement, which writes its rank table to a temporary folder."""
     with TemporaryDirectory() as folder:
-        measure(model, corpus, ks=(1, 10), engine=engine, folder=Path(folder))
+        measure(Transformers(model, corpus, config), corpus, ks=(1, 10), folder=Path(folder))
 
 
 def lm_eval_function(module: Any, corpus: Corpus) -> Callable[[], object] | None:

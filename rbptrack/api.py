@@ -261,6 +261,7 @@ def _measure_in_folder(
     show_bar: bool,
 ) -> LoggableMeasurement:
     """Measure a corpus with a model, one thread at a time. Writes the ranks and the record into a folder."""
+    from rbptrack.engine import Transformers
     from rbptrack.models.causal import evaluation_mode, split_model
     from rbptrack.models.tokenizer import rules_hash
 
@@ -281,7 +282,14 @@ def _measure_in_folder(
             return Facts.collect(config, identity, {}, model=causal, corpus=corpus)
 
         measured, record = measure_loaded(
-            folder, config, causal, corpus, tokenizer, collect_facts, began=began, show_bar=show_bar
+            folder,
+            config,
+            Transformers(causal, corpus, config.engine),
+            corpus,
+            tokenizer,
+            collect_facts,
+            began=began,
+            show_bar=show_bar,
         )
     values = {field.name: getattr(measured, field.name) for field in fields(measured)}
     return LoggableMeasurement(**values, record=record)

@@ -24,9 +24,10 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
 
+from benchmarks.shapes import random_corpus
 from rbptrack.config.schema import EngineConfig
-from rbptrack.engine import forward
-from rbptrack.engine.batches import Batch
+from rbptrack.engine import transformers
+from rbptrack.engine.batches import make_batch
 from rbptrack.models.backbone import Backbone
 from rbptrack.models.causal import CausalModel, Reference, split_model
 from rbptrack.scoring import scorer
@@ -66,15 +67,6 @@ def fake_model(name: str, dtype: torch.dtype, mode: FakeTensorMode, *, all_entri
     return replace(model, backbone=Backbone(module, output), head=head, device=CUDA)
 
 
-def padded_batch() -> Batch:
-    """Make a batch of four sequences of 16 to 128 tokens, padded to 128. All tokens but the first are targets."""
-    lengths = (128, 90, 40, 16)
-    state_index = torch.cat([128 * row + torch.arange(length - 1) for row, length in enumerate(lengths)])
-    targets = torch.zeros(len(state_index), dtype=torch.int64)
-    counts = tuple(length - 1 for length in lengths)
-    return Batch(torch.zeros(4, 128, dtype=torch.int64), state_index, targets, torch.arange(len(targets)), counts)
-
-
 @contextmanager
 def memory_that_runs_out(times: int) -> Iterator[None]:
     """Let the first `times` products with the head fail as they do when the GPU's memory is full."""
@@ -97,19 +89,21 @@ def score(model: CausalModel, mode: FakeTensorMode, *, failures: int) -> str:
         A sentence about the fault; empty if there is none. `NOT_RUN` if transformers needs a real GPU.
 
     """
+    corpus = random_corpus(300, vocab_size=ENTRIES, seq_len=128)
+    batch = make_batch(corpus, range(len(corpus.start)))
     try:
         with mode, memory_that_runs_out(failures):
-            passes = forward.Forward(model, EngineConfig(), longest=128)
-            scores = passes.score(padded_batch())
+            engine = transformers.Transformers(model, corpus, EngineConfig())
+            scores = engine.score(batch)
     except DataDependentOutputException as error:
         return f"a number is read on the host: {error}"
     except RuntimeError as error:
         if "NVIDIA driver" not in str(error):
             raise
         return NOT_RUN
-    if len([note for note in passes.notes if note.startswith("out of memory")]) != failures:
-        return f"memory ran out {failures} times, but the notes are {passes.notes}"
-    for column, values in scores.columns.items():
+    if len([note for note in engine.notes if note.startswith("out of memory")]) != failures:
+        return f"memory ran out {failures} times, but the notes are {engine.notes}"
+    for column, values in scores.items():
         dtype = torch.int32 if column in COUNTS else torch.float32
         if values.device != CUDA or values.dtype != dtype:
             return f"{column} is {values.dtype} on {values.device}"
@@ -120,8 +114,9 @@ def main() -> int:
     """Score every combination, and return the exit code: 1 if a combination has a fault."""
     logging.disable(logging.WARNING)  # memory runs out on purpose
     with (
-        patch.object(forward, "free_memory", lambda device: FREE_BYTES),
+        patch.object(transformers, "free_memory", lambda device: FREE_BYTES),
         patch.object(torch.cuda, "empty_cache", lambda: None),
+        patch.object(torch.cuda, "reset_peak_memory_stats", lambda device: None),
         patch.object(Tensor, "pin_memory", lambda self, *_, **__: self),  # fake tensors cannot be pinned in memory
         # The comparison of compiled with eager numbers reads them on the host, once for each measurement.
         patch.object(scorer, "choose_reduction", lambda candidate, logits, target_logits: (scorer.eager_reduction, "")),

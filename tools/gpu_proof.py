@@ -37,7 +37,7 @@ from benchmarks.shapes import SHAPES, random_corpus, random_module
 from rbptrack.config.compose import compose
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
-from rbptrack.engine import forward, measure
+from rbptrack.engine import Transformers, measure, transformers
 from rbptrack.models.causal import CausalModel, split_model
 from rbptrack.models.device import set_precision
 from rbptrack.ranks import RankTable
@@ -115,9 +115,9 @@ def against_float64(scale: Scale, device: str) -> Iterator[Row]:
         targets = torch.randint(vocab_size, (scale.rows,), device=device, generator=generator)
         scorer = Scorer(Head(weight), chunk_tokens=256)
         scores = scorer(hidden, targets)
-        rank = (scores.greater + scores.ties + 1).long()
+        rank = (scores["greater"] + scores["ties"] + 1).long()
         differences = _differences(
-            hidden, weight, targets, rank, scores.logprob, TF32_ROUNDING if tf32 else FLOAT32_ROUNDING
+            hidden, weight, targets, rank, scores["logprob"], TF32_ROUNDING if tf32 else FLOAT32_ROUNDING
         )
         case = f"{shape}, |V| = {vocab_size:,}, {'TF32' if tf32 else _dtype_name(dtype)}"
         yield {"step": "against float64", "what": case, "rows": scale.rows, **differences, "note": scorer.note}
@@ -165,8 +165,8 @@ def compiled_against_eager(scale: Scale, device: str) -> Iterator[Row]:
             fast = compiled_reduction()(logits, target_logit)
         else:
             fast = eager_reduction(logits.clone(), target_logit, torch.empty_like(logits))
-        different_ranks = int(((eager[0] + eager[1]) != (fast[0] + fast[1])).sum())
-        nats = float((eager[2] - fast[2]).abs().max())
+        different_ranks = int(((eager["greater"] + eager["ties"]) != (fast["greater"] + fast["ties"])).sum())
+        nats = float((eager["logprob"] - fast["logprob"]).abs().max())
         yield {"step": "compiled", "what": shape, "rows": scale.rows, "unexplained": different_ranks, "nats": nats}
 
 
@@ -216,8 +216,8 @@ def little_memory(scale: Scale, device: str) -> Iterator[Row]:
     expected = _measure(model, corpus)[0]
     torch.cuda.empty_cache()
     ballast = torch.empty(torch.cuda.mem_get_info()[0] - 2 * 10**9, dtype=torch.uint8, device=device)
-    with TemporaryDirectory() as folder, patch.object(forward, "free_memory", lambda device: 70 * 10**9):
-        measurement = measure(model, corpus, ks=(1,), engine=EngineConfig(), folder=Path(folder))
+    with TemporaryDirectory() as folder, patch.object(transformers, "free_memory", lambda device: 70 * 10**9):
+        measurement = measure(Transformers(model, corpus, EngineConfig()), corpus, ks=(1,), folder=Path(folder))
         notes = [note for note in measurement.notes if note.startswith("out of memory")]
         yield {
             "step": "little memory",
@@ -252,7 +252,7 @@ def demo(scale: Scale, device: str) -> Iterator[Row]:
 def _measure(model: CausalModel, corpus: Corpus) -> tuple[RankTable, int]:
     """Measure a model on a corpus. Returns the ranks, in memory, and the peak memory in bytes."""
     with TemporaryDirectory() as folder:
-        measurement = measure(model, corpus, ks=(1,), engine=EngineConfig(), folder=Path(folder))
+        measurement = measure(Transformers(model, corpus, EngineConfig()), corpus, ks=(1,), folder=Path(folder))
         return measurement.ranks, measurement.peak_memory_bytes
 
 

@@ -236,7 +236,7 @@ def plugins_page() -> str:
             about = docstring or (module[member].docstring.value if module[member].docstring else "")
             rows.append((code(member), about.partition("\n")[0]))
         parts += [f"## {name}", _prose(module.docstring.value.partition("\n")[0]), table(["name", "what it is"], rows)]
-    rows = [(code(name), meaning) for name, meaning in COLUMNS.items()]
+    rows = [(code(name), column.meaning) for name, column in COLUMNS.items()]
     about = "A rank table has one row per scored token, in the order of the text. R = greater + ties + 1."
     return "\n\n".join([*parts, "## The columns of a rank table", about, table(["column", "meaning"], rows)])
 

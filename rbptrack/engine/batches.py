@@ -19,7 +19,8 @@ class Batch:
     """The input of one forward pass, and the targets that it predicts.
 
     Attributes:
-        token_ids: token ids that the model reads, padded on the right, int64 (sequences, length).
+        token_ids: token ids that the model reads, padded on the right with 0, int64 (sequences, length).
+        lengths: number of tokens of each sequence without padding, int64 (sequences,). It stays on the CPU.
         state_index: for each target, the index of the hidden state that predicts it, int64 (targets,). This is the
             state of the token before the target. The index counts rows of the flattened hidden states (sequences *
             length, width).
@@ -30,6 +31,7 @@ class Batch:
     """
 
     token_ids: Tensor
+    lengths: Tensor
     state_index: Tensor
     target_ids: Tensor
     target_index: Tensor
@@ -56,6 +58,7 @@ class Batch:
         def part(sequences: slice, targets: slice) -> Batch:
             return Batch(
                 token_ids=self.token_ids[sequences],
+                lengths=self.lengths[sequences],
                 state_index=self.state_index[targets] - sequences.start * self.token_ids.shape[1],
                 target_ids=self.target_ids[targets],
                 target_index=self.target_index[targets],
@@ -65,9 +68,9 @@ class Batch:
         return part(slice(0, middle), slice(0, first_targets)), part(slice(middle, None), slice(first_targets, None))
 
     def to(self, device: torch.device) -> Batch:
-        """Return this batch with its model inputs and targets on a device. `target_index` stays on the CPU.
+        """Return this batch with its model inputs and targets on a device.
 
-        Copies to CUDA are asynchronous, through page-locked memory.
+        `lengths` and `target_index` stay on the CPU. Copies to CUDA are asynchronous, through page-locked memory.
         """
 
         def copy_to_device(tensor: Tensor) -> Tensor:
@@ -119,6 +122,7 @@ def make_batch(corpus: Corpus, sequences: Sequence[int]) -> Batch:
     index = np.concatenate(target_index)
     return Batch(
         token_ids=torch.from_numpy(token_ids),
+        lengths=torch.from_numpy(corpus.lengths[sequences]),
         state_index=torch.from_numpy(np.concatenate(state_index)),
         target_ids=torch.from_numpy(corpus.token[index].astype(np.int64)),
         target_index=torch.from_numpy(index),

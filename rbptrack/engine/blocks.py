@@ -94,7 +94,7 @@ class Blocks:
         index = np.concatenate([batch.target_index.numpy() for batch, _ in scored])
         order = np.argsort(index, kind="stable")
         scores = Scores.concatenate([batch_scores for _, batch_scores in scored])
-        columns = {name: column.cpu().numpy()[order] for name, column in scores.columns.items()}
+        columns = {name: column.cpu().numpy()[order] for name, column in scores.items()}
         index = index[order]
         self._check_finite(index, columns)
         for name in ("document", "position", "field", "token"):

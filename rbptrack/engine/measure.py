@@ -1,43 +1,38 @@
-"""Measures a model on a corpus in constant memory, and saves finished work to disk while it runs."""
+"""Measures a corpus with an engine in constant memory, and saves finished work to disk while it runs."""
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from rbptrack.config.schema import EngineConfig
 from rbptrack.engine.batches import Batch
 from rbptrack.engine.blocks import Blocks
-from rbptrack.engine.forward import Forward
-from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, rank_and_rest_sums
+from rbptrack.engine.engine import Engine
+from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, rank_and_rest_sums, token_totals
 from rbptrack.ranks.measurement import RANKS_FILE, Comparison, Measurement
 from rbptrack.scoring import Scores
 
 if TYPE_CHECKING:
     from rbptrack.corpus.sequences import Corpus
-    from rbptrack.models.causal import CausalModel
 
 BLOCK_SECONDS = 30.0
 """The number of seconds after which scores are written to disk."""
 
+_COMPARISONS = ("kl", "acceptance", "same_top")
 _BLOCK_TOKENS = 4_000_000  # scores are also written after this number of tokens, because each takes 40 bytes of memory
 
 
 def measure(
-    model: CausalModel,
+    engine: Engine,
     corpus: Corpus,
     *,
     ks: Sequence[int],
-    engine: EngineConfig,
     folder: Path,
     strict: bool = False,
     progress: Callable[[int], object] = lambda tokens: None,
@@ -48,66 +43,56 @@ def measure(
     call with the same folder continues from there. The finished table is folder/ranks.parquet.
 
     Args:
-        model: the model, on its device.
+        engine: what computes the scores.
         corpus: the corpus, tokenised with the model's tokenizer.
         ks: the k for which hits are counted by document, each at most |V|.
-        engine: sizes of batches and chunks. They change the numbers by float32 rounding only.
         folder: the folder for blocks and the finished table. Only one process may use it at a time.
         strict: whether all metrics use the strict rank (rank=strict).
         progress: called with the number of tokens that were scored since the last call. The first call counts the
             tokens that were on disk already.
 
     Raises:
-        BadInput: a sequence is longer than the model's limit, or the head has no row for a target.
         MeasurementError: the logits hold a NaN or an infinity (the error names the document and position), one sequence
             alone does not fit into memory, or the folder belongs to another corpus.
 
     """
-    targets = corpus.token[corpus.scorable]
-    longest = int(corpus.lengths.max())
-    model.check_corpus(longest=longest, largest_target=int(targets.max(initial=0)))
-    blocks = Blocks(corpus, folder / "blocks", vocab_size=model.vocab_size, strict=strict)
+    blocks = Blocks(corpus, folder / "blocks", vocab_size=engine.vocab_size, strict=strict)
     saved_tokens = sum(blocks.num_tokens(block) for block in blocks.saved)
     if saved_tokens:
         progress(saved_tokens)
-    _reset_peak_memory(model.device)
-    forward = Forward(model, engine, longest=longest, targets=len(targets) - saved_tokens)
     started = time.perf_counter()
-    _measure_missing(forward, blocks, progress)
+    _measure_missing(engine, blocks, progress)
     seconds = time.perf_counter() - started
-    sums = _Sums(ks, model.vocab_size)
+    sums = _Sums(ks, engine.vocab_size)
     RankTable.write_pieces(folder / RANKS_FILE, sums.add_sections(blocks, corpus))
-    comparison: Comparison | None = None
-    if model.reference:
-        comparison = Comparison.from_sums(sums.reference_sums, sums.histogram.num_tokens, forward.padding_mass)
     return Measurement(
         folder=folder,
         histogram=sums.histogram,
         counts=DocumentCounts.merge(sums.counts),
         num_bytes=sums.num_bytes,
-        tied_tokens=sums.tied_tokens,
+        tied_tokens=int(sums.totals["tie_rate"]) if "tie_rate" in sums.totals else None,
         seconds=seconds,
         fresh_tokens=sums.histogram.num_tokens - saved_tokens,
-        peak_memory_bytes=_peak_memory(model.device),
-        batch_tokens=forward.batch_tokens,
-        chunk_tokens=forward.chunk_tokens,
-        notes=(*model.notes, *forward.notes),
-        comparison=comparison,
+        peak_memory_bytes=engine.peak_memory_bytes,
+        batch_tokens=engine.batch_tokens,
+        chunk_tokens=engine.chunk_tokens,
+        notes=tuple(engine.notes),
+        comparison=sums.comparison(engine.padding_mass),
         ce_parts=sums.ce_parts,
     )
 
 
-def _measure_missing(forward: Forward, blocks: Blocks, progress: Callable[[int], object]) -> None:
+def _measure_missing(engine: Engine, blocks: Blocks, progress: Callable[[int], object]) -> None:
     """Score the batches that are not on disk, and write their scores in blocks."""
     writer = _BlockWriter(blocks)
     ranges: deque[range] = deque()  # the sequences of each batch that is being computed
 
     def batches() -> Iterator[Batch]:
-        for sequences, batch in blocks.batches(forward.batch_tokens):
+        for sequences, batch in blocks.batches(engine.batch_tokens):
             ranges.append(sequences)
             yield batch
 
-    with closing(forward.run(batches())) as results:
+    with closing(engine.run(batches())) as results:
         try:
             for batch, scores in results:
                 writer.add(ranges.popleft(), batch, scores)
@@ -155,50 +140,32 @@ class _Sums:
     def __init__(self, ks: Sequence[int], vocab_size: int) -> None:
         no_ranks = np.zeros(0, dtype=np.int64)
         self.histogram = RankHistogram(no_ranks, no_ranks, np.zeros(0), vocab_size)
-        self.reference_sums = np.zeros(3)
         self.ce_sums = np.zeros(3)
         self.counts: list[DocumentCounts] = []  # of each section; merged once at the end, because merging sorts
         self._ks = tuple(ks)
         self.num_bytes = 0
-        self.tied_tokens = 0
+        self.totals: dict[str, float] = {}  # of each metric that is a mean over tokens
 
     def add_sections(self, blocks: Blocks, corpus: Corpus) -> Iterator[RankTable]:
         """Yield the sections of the finished rank table, and add each one to the sums while it is in memory."""
         for targets, table in blocks.tables():
             self.num_bytes += int(corpus.num_bytes[targets].sum())
-            self.tied_tokens += int(np.count_nonzero(table.column("ties")))
             self.counts.append(table.document_counts(self._ks))
             self.histogram += table.histogram()
             self.ce_sums += rank_and_rest_sums(table)
-            if table.has_reference:
-                self.reference_sums += table.reference_sums()
+            for metric, total in token_totals(table).items():
+                self.totals[metric] = self.totals.get(metric, 0.0) + total
             yield table
+
+    def comparison(self, padding_mass: float) -> Comparison | None:
+        """Return the comparison with the reference, or None if there is no reference."""
+        if "kl" not in self.totals:
+            return None
+        means = {metric: self.totals[metric] / self.histogram.num_tokens for metric in _COMPARISONS}
+        return Comparison(**means, padding_mass=padding_mass)
 
     @property
     def ce_parts(self) -> tuple[float, float] | None:
         """The means of ln R and of -ln(p R), or None if some p R is above 1 by more than rounding."""
         ln_rank, remainder, impossible = (self.ce_sums / self.histogram.num_tokens).tolist()
         return None if impossible else (ln_rank, remainder)
-
-
-def _reset_peak_memory(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        return
-    with suppress(OSError):  # without this file, `_peak_memory` returns the peak since the process started
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def _peak_memory(device: torch.device) -> int:
-    """Return the largest memory in use since `_reset_peak_memory`, in bytes.
-
-    On CUDA it is the memory of torch's allocator, on a CPU that of the whole process.
-    """
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return 1024 * int(line.split()[1])
-    unit = 1 if sys.platform == "darwin" else 1024
-    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,7 @@ from rbptrack.base.parquet import read_table
 from rbptrack.base.secrets import without_password
 from rbptrack.base.validation import broken_rules
 from rbptrack.facts import FACT_BY_NAME, FACTS, IMPORTABLE_COLUMNS, Fact, Place
-from rbptrack.ranks import RankTable, is_rbp_column, rank_and_rest_sums, rbp_ks
-from rbptrack.ranks.measurement import Comparison
+from rbptrack.ranks import RankTable, is_rbp_column, rank_and_rest_sums, rbp_ks, token_totals
 from rbptrack.sources.fingerprint import fingerprint as fingerprint_of
 from rbptrack.tracking import Record
 from rbptrack.tracking.facts import measurement_title
@@ -333,11 +331,7 @@ def _metrics_that_disagree(record: Record, table: RankTable, documents: pa.Table
     computed = {name: value for name, value in metrics.items() if name.endswith("_se")}
     rank_sum, rest_sum, _ = rank_and_rest_sums(table)
     computed |= {Metric.CE_RANK: rank_sum / len(table), Metric.CE_REST: rest_sum / len(table)}
-    if table.ties_known:
-        computed[Metric.TIE_RATE] = table.tie_rate
-    if table.has_reference:
-        computed |= asdict(Comparison.from_sums(table.reference_sums(), len(table), 0.0))
-        del computed["padding_mass"]  # the ranks do not determine it
+    computed |= {metric: total / len(table) for metric, total in token_totals(table).items()}
     if Metric.CE not in record.metrics:
         yield f"{Metric.CE} is missing"
     for name, value in record.metrics.items():

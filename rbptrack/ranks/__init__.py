@@ -4,6 +4,7 @@ A `RankTable` has one row for each scored token. A `RankHistogram` holds the num
 `DocumentCounts` holds the number of tokens, the nats and the hits of each document.
 """
 
+from rbptrack.ranks.columns import COLUMNS, COMPARED, SCHEMA, Column, token_totals
 from rbptrack.ranks.counts import DocumentCounts, DocumentSums, sum_by
 from rbptrack.ranks.histogram import RankHistogram
 from rbptrack.ranks.names import (
@@ -21,7 +22,7 @@ from rbptrack.ranks.names import (
     se_name,
 )
 from rbptrack.ranks.rank_and_rest import rank_and_rest_sums
-from rbptrack.ranks.table import COLUMNS, COMPARED, SCHEMA, MissingColumn, RankTable
+from rbptrack.ranks.table import MissingColumn, RankTable
 
 __all__ = [
     "CE",
@@ -29,6 +30,7 @@ __all__ = [
     "COMPARED",
     "HEADLINE_KS",
     "SCHEMA",
+    "Column",
     "DocumentCounts",
     "DocumentSums",
     "FloatArray",
@@ -46,4 +48,5 @@ __all__ = [
     "rbp_name",
     "se_name",
     "sum_by",
+    "token_totals",
 ]

@@ -35,12 +35,6 @@ class Comparison:
     same_top: float
     padding_mass: float
 
-    @classmethod
-    def from_sums(cls, sums: FloatArray, tokens: int, padding_mass: float) -> Comparison:
-        """Divide sums from `RankTable.reference_sums` by the number of tokens."""
-        kl, acceptance, same_top = (float(total) / tokens for total in sums)
-        return cls(kl, acceptance, same_top, padding_mass)
-
 
 @dataclass(frozen=True)
 class Measurement:
@@ -51,7 +45,7 @@ class Measurement:
         histogram: the number of tokens with each rank.
         counts: tokens, nats and hits of each document, for the k of the configuration.
         num_bytes: UTF-8 bytes of the text of the scored tokens.
-        tied_tokens: number of scored tokens with a logit that another entry has too.
+        tied_tokens: number of scored tokens with a logit that another entry has too. None if ties are unknown.
         seconds: wall time of forward passes and scoring.
         fresh_tokens: number of tokens that were scored in these seconds. The others were on disk already.
         peak_memory_bytes: largest memory in use, weights included. On a CPU it is the memory of the process, on CUDA
@@ -69,7 +63,7 @@ class Measurement:
     histogram: RankHistogram
     counts: DocumentCounts
     num_bytes: int
-    tied_tokens: int
+    tied_tokens: int | None
     seconds: float
     fresh_tokens: int
     peak_memory_bytes: int
@@ -101,8 +95,8 @@ class Measurement:
 
     @property
     def tie_rate(self) -> float:
-        """The share of scored tokens with a logit that another entry has too."""
-        return self.tied_tokens / self.num_tokens
+        """The share of scored tokens with a logit that another entry has too; NaN if ties are unknown."""
+        return float("nan") if self.tied_tokens is None else self.tied_tokens / self.num_tokens
 
     @overload
     def rbp(self, k: int) -> float: ...

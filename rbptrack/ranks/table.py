@@ -14,45 +14,13 @@ import pyarrow as pa
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.parquet import read_batches, read_rows, read_table, write_table, writing_table
+from rbptrack.ranks.columns import COMPARED, SCHEMA
 from rbptrack.ranks.counts import DocumentCounts
 from rbptrack.ranks.histogram import VOCAB_SIZE, RankHistogram, vocab_size_of
 from rbptrack.ranks.names import FloatArray, IntArray, check_k
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_COLUMNS = {
-    "document": (pa.int32(), "the document's number in the selection, from 0"),
-    "position": (pa.int32(), "the token's index in its tokenised document, from 0"),
-    "field": (pa.int8(), "number of the dataset's field that holds the token, from 0"),
-    "token": (pa.int32(), "the target's id in the vocabulary"),
-    "greater": (pa.int32(), "number of entries with a logit strictly above the target's"),
-    "ties": (pa.int32(), "number of other entries with a logit equal to the target's"),
-    "logprob": (pa.float32(), "ln p(target), nats"),
-    "entropy": (pa.float32(), "entropy of the model's distribution, nats"),
-    "top": (pa.int32(), "the id that the model ranks first (of tied entries, the smallest id)"),
-    "top_logprob": (pa.float32(), "ln p(top), nats"),
-    "kl": (pa.float32(), "KL(reference || model), nats"),
-    "accept": (pa.float32(), "sum over v of min(p, q), the probability that the reference accepts this model's draft"),
-    "reference_top": (pa.int32(), "the id that the reference ranks first (of tied entries, the smallest id)"),
-    "reference_rank": (pa.int32(), "rank of `reference_top` in this model, ties included"),
-}
-SCHEMA = pa.schema([(name, kind) for name, (kind, _) in _COLUMNS.items()])
-"""All columns of a rank table, in their order.
-
-A table that was measured without a reference does not have the last four columns. An imported table may lack other
-columns. If ranks were imported without the number of ties, the table has no column `ties`, and `greater` is the number
-of other entries with a logit at least as large as the target's.
-"""
-
-COLUMNS = {name: meaning for name, (_, meaning) in _COLUMNS.items()}
-"""The meaning of every column of a rank table."""
-
-COMPARED = ("kl", "accept", "reference_top", "reference_rank")
-"""The columns that only a measurement with `reference=` has.
-
-They compare the distributions of the two models over the entries up to the tokenizer's largest id.
-"""
 
 _RANK_KIND = "rbptrack.rank"  # key in a file's metadata, with the value "strict" or "paper"
 _RANK_COLUMNS = ("greater", "ties")
@@ -200,22 +168,6 @@ class RankTable:
         if isinstance(k, Iterable) and not isinstance(k, str):
             return np.array([self.rbp(element) for element in k])
         return float(np.count_nonzero(self.rank <= check_k(k, self.vocab_size)) / len(self))
-
-    def reference_sums(self) -> FloatArray:
-        """Sum the columns that compare the model with the reference over all tokens.
-
-        Returns:
-            An array (3,): the sum of `kl`, the sum of `accept`, and the number of tokens at which model and reference
-            rank the same entry first.
-
-        Raises:
-            MissingColumn: the measurement had no reference.
-
-        """
-        kl = self.column("kl").sum(dtype=np.float64)
-        accept = self.column("accept").sum(dtype=np.float64)
-        same_top = np.count_nonzero(self.column("top") == self.column("reference_top"))
-        return np.array([kl, accept, same_top])
 
     def histogram(self) -> RankHistogram:
         """Return the number of tokens and the sum of log-probabilities for each rank."""

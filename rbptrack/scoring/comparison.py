@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 
 import torch
@@ -48,11 +47,11 @@ class PairScorer:
             logits = self._model.logits(hidden[chunk])
             reference_logits = self._reference.logits(reference_hidden[chunk])
             comparison = self._compare(logits, reference_logits)  # before the reduction, which overwrites the logits
-            parts.append(replace(self._model.reduce(logits, targets[chunk]), **comparison))
+            parts.append({**self._model.reduce(logits, targets[chunk]), **comparison})
         return Scores.concatenate(parts)
 
     def _compare(self, logits: Tensor, reference_logits: Tensor) -> dict[str, Tensor]:
-        """Return the fields of `Scores` that compare two models, by name, from logits (tokens, vocabulary) of both."""
+        """Return the columns of `Scores` that compare two models, from logits (tokens, vocabulary) of both."""
         tiles: list[tuple[Tensor, ...]] = []
         for start in range(0, len(logits), self._tile_tokens):
             tile = slice(start, start + self._tile_tokens)

@@ -32,10 +32,10 @@ _HAS_FMA = torch.backends.cpu.get_cpu_capability() not in ("DEFAULT", "NO AVX") 
 _MM_HAS_OUT_DTYPE = hasattr(torch.ops.aten.mm, "dtype_out")  # torch 2.8: float32 products of half-precision factors
 _TOLERANCE = 1e-4  # nats; largest allowed difference between the compiled and the eager reduction
 
-Reduction = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
+Reduction = Callable[[Tensor, Tensor], dict[str, Tensor]]
 """A function that takes logits, (tokens, vocabulary), and the targets' logits, (tokens, 1).
 
-It returns the first six fields of `Scores`, in their order.
+It returns the columns of `Scores` that need no reference model, by name.
 """
 
 
@@ -104,24 +104,24 @@ class Scorer:
         # The target's logit is taken from the logits, not computed again. It is thus exactly equal to its own entry.
         target_logits = logits.gather(1, targets[:, None])
         if self._on_cuda:
-            return Scores(*self._reduce_on_cuda(logits, target_logits))
+            return Scores(self._reduce_on_cuda(logits, target_logits))
         if self._cpu_reduction is not None:
-            return Scores(*self._cpu_reduction(logits, target_logits))
+            return Scores(self._cpu_reduction(logits, target_logits))
         parts = []
         for start in range(0, len(logits), self._tile_tokens):
             tile = slice(start, start + self._tile_tokens)
-            parts.append(Scores(*eager_reduction(logits[tile], target_logits[tile], self._scratch)))
+            parts.append(eager_reduction(logits[tile], target_logits[tile], self._scratch))
         return Scores.concatenate(parts)
 
-    def _reduce_on_cuda(self, logits: Tensor, target_logits: Tensor) -> tuple[Tensor, ...]:
+    def _reduce_on_cuda(self, logits: Tensor, target_logits: Tensor) -> dict[str, Tensor]:
         """Reduce with compiled code, or with eager operations if the two disagree on the first chunk."""
         if self._cuda_reduction is None:
             self._cuda_reduction, self.note = choose_reduction(compiled_reduction(), logits, target_logits)
         return self._cuda_reduction(logits, target_logits)
 
 
-def eager_reduction(logits: Tensor, target_logits: Tensor, scratch: Tensor | None = None) -> tuple[Tensor, ...]:
-    """Compute the first six fields of `Scores`, in their order, (tokens,) each, with torch's eager operations.
+def eager_reduction(logits: Tensor, target_logits: Tensor, scratch: Tensor | None = None) -> dict[str, Tensor]:
+    """Compute the columns of `Scores` that need no reference model, (tokens,) each, with torch's eager operations.
 
     The formulas, with Z = sum of e^(x - x_max):
 
@@ -157,14 +157,14 @@ def eager_reduction(logits: Tensor, target_logits: Tensor, scratch: Tensor | Non
     weighted = products.nansum(1)  # the product of an entry that is left out, 0 * -inf, is NaN
     weighted = weighted * (scale / _LOG2_E) - offset / _LOG2_E * total
     log_total = total.log().clamp(min=0)
-    return (
-        greater.int(),
-        equal.int() - 1,
-        (target_logits[:, 0] - highest[:, 0] - log_total).clamp(max=0),
-        (log_total - weighted / total).clamp(min=0),
-        top[:, 0].int(),
-        -log_total,
-    )
+    return {
+        "greater": greater.int(),
+        "ties": equal.int() - 1,
+        "logprob": (target_logits[:, 0] - highest[:, 0] - log_total).clamp(max=0),
+        "entropy": (log_total - weighted / total).clamp(min=0),
+        "top": top[:, 0].int(),
+        "top_logprob": -log_total,
+    }
 
 
 def row_maxima(logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -194,8 +194,8 @@ def compiled_reduction() -> Reduction:
     return function
 
 
-def fused_reduction(logits: Tensor, target_logits: Tensor, highest: Tensor) -> tuple[Tensor, ...]:
-    """Compute greater, ties, logprob, entropy and top_logprob of `Scores`, (tokens,) each.
+def fused_reduction(logits: Tensor, target_logits: Tensor, highest: Tensor) -> dict[str, Tensor]:
+    """Compute the columns of `eager_reduction` without `top`.
 
     torch compiles this function into one pass over the logits. The formulas are those of `eager_reduction`. The search
     for the largest entry of each row, `highest` (tokens, 1), is not part of it, because `row_maxima` is faster than
@@ -208,13 +208,13 @@ def fused_reduction(logits: Tensor, target_logits: Tensor, highest: Tensor) -> t
     total = terms.sum(1)
     weighted = torch.where(terms > 0, terms * below, 0.0).sum(1)  # `below` is -inf for entries that are left out
     log_total = total.log().clamp(min=0)
-    return (
-        greater,
-        equal - 1,
-        (target_logits[:, 0] - highest[:, 0] - log_total).clamp(max=0),
-        (log_total - weighted / total).clamp(min=0),
-        -log_total,
-    )
+    return {
+        "greater": greater,
+        "ties": equal - 1,
+        "logprob": (target_logits[:, 0] - highest[:, 0] - log_total).clamp(max=0),
+        "entropy": (log_total - weighted / total).clamp(min=0),
+        "top_logprob": -log_total,
+    }
 
 
 @cache
@@ -224,12 +224,11 @@ def compiled_cpu_reduction(vocab_size: int) -> Reduction | None:
     Compiling takes about five seconds. Returns None if torch cannot compile here (it needs a C++ compiler) or if the
     compiled numbers differ from those of eager operations.
     """
-    fused: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]] = torch.compile(fused_reduction, dynamic=True)
+    fused: Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]] = torch.compile(fused_reduction, dynamic=True)
 
-    def reduce(logits: Tensor, target_logits: Tensor) -> tuple[Tensor, ...]:
+    def reduce(logits: Tensor, target_logits: Tensor) -> dict[str, Tensor]:
         highest, top = row_maxima(logits)
-        greater, ties, logprob, entropy, top_logprob = fused(logits, target_logits, highest)
-        return greater, ties, logprob, entropy, top[:, 0].int(), top_logprob
+        return {**fused(logits, target_logits, highest), "top": top[:, 0].int()}
 
     generator = torch.Generator().manual_seed(0)
     with torch.inference_mode():  # later calls are in this mode
@@ -249,7 +248,7 @@ def choose_reduction(candidate: Reduction, logits: Tensor, target_logits: Tensor
     expected = eager_reduction(logits, target_logits)
     try:
         computed = candidate(logits, target_logits)
-        if all(_agree(*pair) for pair in zip(computed, expected, strict=True)):
+        if all(_agree(computed[name], column) for name, column in expected.items()):
             return candidate, ""
         reason = "its numbers differ from those of eager operations"
     except torch.OutOfMemoryError:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # these modules import torch and transformers, which are load
     from transformers import PreTrainedTokenizerBase
 
     from rbptrack.corpus.sequences import Corpus
+    from rbptrack.engine import Engine
     from rbptrack.models.causal import CausalModel
     from rbptrack.ranks.measurement import Measurement
     from rbptrack.sweep.load import Loader
@@ -243,6 +244,7 @@ def _find_run_id(cell: Cell, store: Store) -> str:
 
 def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
     """Measure a cell. Writes the ranks and the record into the folder of the cell."""
+    from rbptrack import engine
     from rbptrack.sweep.load import Loader
 
     began = time.time()
@@ -253,13 +255,16 @@ def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
     cell.folder.mkdir(exist_ok=True)
     Outbox(store).write_address(cell.folder)
     tokenizer = loader.tokenizer(cell.tokenizer)
-    measure_loaded(cell.folder, cell.config, model, corpus, tokenizer, lambda _: facts, began=began, notes=cell.notes)
+    transformers = engine.Transformers(model, corpus, cell.config.engine)
+    measure_loaded(
+        cell.folder, cell.config, transformers, corpus, tokenizer, lambda _: facts, began=began, notes=cell.notes
+    )
 
 
 def measure_loaded(
     folder: Path,
     config: Config,
-    model: CausalModel,
+    engine: Engine,
     corpus: Corpus,
     tokenizer: PreTrainedTokenizerBase,
     collect_facts: Callable[[Measurement], Facts],
@@ -268,12 +273,12 @@ def measure_loaded(
     notes: Sequence[str] = (),
     show_bar: bool = True,
 ) -> tuple[Measurement, Record]:
-    """Measure a corpus with a model. Writes the ranks and the record into a folder.
+    """Measure a corpus with an engine. Writes the ranks and the record into a folder.
 
     Args:
         folder: the folder for the files of the measurement.
         config: the configuration of the cell.
-        model: the model, on its device.
+        engine: what computes the scores.
         corpus: the dataset as sequences of the model's tokens.
         tokenizer: the model's tokenizer.
         collect_facts: a function that returns the facts of the finished measurement.
@@ -282,20 +287,19 @@ def measure_loaded(
         show_bar: whether to show a progress bar.
 
     Raises:
-        BadInput: every k is larger than the vocabulary, or model and corpus do not fit together.
+        BadInput: every k is larger than the vocabulary.
         MeasurementError: a logit is NaN or infinite, or memory does not suffice for a single sequence.
 
     """
-    from rbptrack import engine
+    from rbptrack.engine import measure
 
     name = measurement_title(config.model.name, config.dataset.name)
-    ks, notes_on_ks = _usable_ks(config, model.vocab_size)
+    ks, notes_on_ks = _usable_ks(config, engine.vocab_size)
     with token_bar(corpus.num_targets, name, hidden=not show_bar) as progress:
-        measurement = engine.measure(
-            model,
+        measurement = measure(
+            engine,
             corpus,
             ks=ks,
-            engine=config.engine,
             folder=folder,
             strict=config.rank is Rank.strict,
             progress=progress.update,
@@ -308,7 +312,7 @@ def measure_loaded(
         unscored=corpus.unscored_table(),
         token_texts=corpus.token_texts(tokenizer, measurement.first_choices()),
         began=began,
-        notes=(*notes, *notes_on_ks, *_note_on_high_ce(config.dataset.name, measurement, model.vocab_size)),
+        notes=(*notes, *notes_on_ks, *_note_on_high_ce(config.dataset.name, measurement, engine.vocab_size)),
     )
     return measurement, record
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from torch import Tensor
@@ -84,9 +85,14 @@ def model_with_reference() -> TinyModel:
 
 @pytest.fixture(scope="session")
 def corpus() -> Corpus:
-    """40 documents of 16 to 48 random tokens, each document one sequence. About 10% of the tokens are not scored."""
-    draw = np.random.default_rng(0)
-    lengths = draw.integers(16, 49, size=40)
+    """40 documents of 16 to 48 random tokens. About 10% of the tokens are not scored."""
+    return random_corpus(np.random.default_rng(0).integers(16, 49, size=40))
+
+
+def random_corpus(document_lengths: npt.ArrayLike) -> Corpus:
+    """Make a corpus of random tokens, each document one sequence. About 10% of the tokens are not scored."""
+    draw = np.random.default_rng(1)
+    lengths = np.asarray(document_lengths)
     total = int(lengths.sum())
     stop = np.cumsum(lengths)
     return Corpus(

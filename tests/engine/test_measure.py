@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,22 @@ from torch import Tensor
 from rbptrack.base.errors import BadInput, FileAccessError, MeasurementError
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
-from rbptrack.engine import blocks, measure
+from rbptrack.engine import Transformers, blocks, measure
 from rbptrack.ranks import RankTable
+from rbptrack.ranks.measurement import Measurement
 from rbptrack.scoring import Head, Scores
 from tests.conftest import block_reading
 from tests.definition import scores_by_definition
 
 measure_module = sys.modules["rbptrack.engine.measure"]  # `rbptrack.engine.measure` is the function
 ENGINE = EngineConfig(batch_tokens=200, chunk_tokens=16, threads=1)
+
+
+def measure_model(
+    model: Any, corpus: Corpus, folder: Path, *, ks: Sequence[int] = (1,), config: EngineConfig = ENGINE, **options: Any
+) -> Measurement:
+    """Measure a corpus with a model by the engine `Transformers`."""
+    return measure(Transformers(model, corpus, config), corpus, ks=ks, folder=folder, **options)
 
 
 def scores_of_full_logits(model: Any, corpus: Corpus) -> tuple[np.ndarray, Scores]:
@@ -50,28 +58,28 @@ def _short_sections(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_measure_writes_a_rank_table_by_the_definition(model: Any, corpus: Corpus, tmp_path: Path) -> None:
-    table = measure(model, corpus, ks=(1, 10), engine=ENGINE, folder=tmp_path).ranks
+    table = measure_model(model, corpus, tmp_path, ks=(1, 10)).ranks
     index, expected = scores_of_full_logits(model, corpus)
     for name in ("document", "position", "field", "token"):
         assert np.array_equal(table.column(name), getattr(corpus, name)[index])
     for name in ("greater", "ties", "top"):
-        assert np.array_equal(table.column(name), expected.columns[name].numpy())
+        assert np.array_equal(table.column(name), expected[name].numpy())
     for name in ("logprob", "entropy", "top_logprob"):
-        np.testing.assert_allclose(table.column(name), expected.columns[name].numpy(), atol=1e-5)
+        np.testing.assert_allclose(table.column(name), expected[name].numpy(), atol=1e-5)
 
 
 def test_measure_returns_the_metrics_of_its_rank_table(model: Any, corpus: Corpus, tmp_path: Path) -> None:
-    measurement = measure(model, corpus, ks=(1, 10), engine=ENGINE, folder=tmp_path)
+    measurement = measure_model(model, corpus, tmp_path, ks=(1, 10))
     index, expected = scores_of_full_logits(model, corpus)
     table = measurement.ranks
-    assert measurement.ce == pytest.approx(-float(expected.logprob.double().mean()), abs=1e-6)
+    assert measurement.ce == pytest.approx(-float(expected["logprob"].double().mean()), abs=1e-6)
     assert measurement.rbp(10) == table.rbp(10)
     assert measurement.counts.hits.sum(0).tolist() == [(table.rank <= k).sum() for k in (1, 10)]
     assert measurement.ce_parts is not None
     assert sum(measurement.ce_parts) == pytest.approx(measurement.ce, abs=1e-9)
     num_bytes = corpus.num_bytes[index].sum()
     assert measurement.num_bytes == num_bytes
-    bits = -float(expected.logprob.double().sum()) / np.log(2)
+    bits = -float(expected["logprob"].double().sum()) / np.log(2)
     assert measurement.bits_per_byte == pytest.approx(bits / num_bytes, rel=1e-5)
     assert measurement.peak_memory_bytes > 0
 
@@ -83,7 +91,7 @@ def test_measure_adds_the_ties_of_all_sections(model: Any, corpus: Corpus, tmp_p
             model.head.weight.roll(1, 0).where(torch.arange(model.vocab_size)[:, None] % 2 == 1, model.head.weight)
         ),
     )
-    measurement = measure(tied, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+    measurement = measure_model(tied, corpus, tmp_path)
     assert measurement.tied_tokens == np.count_nonzero(measurement.ranks.column("ties"))
     assert measurement.tie_rate == 1
 
@@ -91,20 +99,20 @@ def test_measure_adds_the_ties_of_all_sections(model: Any, corpus: Corpus, tmp_p
 def test_measure_adds_the_parts_of_a_document_in_several_sections(model: Any, corpus: Corpus, tmp_path: Path) -> None:
     lengths = np.array([len(corpus.token)])
     one_document = replace(corpus, document_lengths=lengths, document_ids=("whole",))
-    measurement = measure(model, one_document, ks=(1, 10), engine=ENGINE, folder=tmp_path)
+    measurement = measure_model(model, one_document, tmp_path, ks=(1, 10))
     assert measurement.counts.tokens.tolist() == [corpus.num_targets]
     assert measurement.counts.hits.tolist() == [[(measurement.ranks.rank <= k).sum() for k in (1, 10)]]
 
 
 def test_measure_reports_every_scored_token_as_progress(model: Any, corpus: Corpus, tmp_path: Path) -> None:
     progress: list[int] = []
-    measurement = measure(model, corpus, ks=(1, 10), engine=ENGINE, folder=tmp_path, progress=progress.append)
+    measurement = measure_model(model, corpus, tmp_path, ks=(1, 10), progress=progress.append)
     index = corpus.targets(0, len(corpus.start))
     assert sum(progress) == measurement.num_tokens == measurement.fresh_tokens == corpus.num_targets == len(index)
 
 
 def test_measure_writes_a_row_group_for_each_section(model: Any, corpus: Corpus, tmp_path: Path) -> None:
-    measurement = measure(model, corpus, ks=(1, 10), engine=ENGINE, folder=tmp_path)
+    measurement = measure_model(model, corpus, tmp_path, ks=(1, 10))
     assert pq.read_metadata(measurement.path).num_row_groups > 2
 
 
@@ -115,16 +123,16 @@ def test_measure_gives_the_same_numbers_for_all_sizes_and_threads(
     batch_tokens: int, chunk_tokens: int, threads: int, model: Any, corpus: Corpus, tmp_path: Path
 ) -> None:
     engine = EngineConfig(batch_tokens=batch_tokens, chunk_tokens=chunk_tokens, threads=threads)
-    table = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path).ranks
+    table = measure_model(model, corpus, tmp_path, config=engine).ranks
     _, expected = scores_of_full_logits(model, corpus)
-    assert np.array_equal(table.column("greater"), expected.greater.numpy())
-    np.testing.assert_allclose(table.column("logprob"), expected.logprob.numpy(), atol=1e-5)
+    assert np.array_equal(table.column("greater"), expected["greater"].numpy())
+    np.testing.assert_allclose(table.column("logprob"), expected["logprob"].numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_measure_restores_the_number_of_torch_threads(threads: int, model: Any, corpus: Corpus, tmp_path: Path) -> None:
     before = torch.get_num_threads()
-    measure(model, corpus, ks=(1,), engine=replace(ENGINE, threads=threads), folder=tmp_path)
+    measure_model(model, corpus, tmp_path, config=replace(ENGINE, threads=threads))
     assert torch.get_num_threads() == before
 
 
@@ -142,8 +150,8 @@ def largest_padding(model: Any, corpus: Corpus) -> float:
 def test_measure_with_a_reference_adds_columns_and_keeps_ranks(
     model: Any, model_with_reference: Any, corpus: Corpus, tmp_path: Path
 ) -> None:
-    plain = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "alone")
-    compared = measure(model_with_reference, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "both")
+    plain = measure_model(model, corpus, tmp_path / "alone")
+    compared = measure_model(model_with_reference, corpus, tmp_path / "both")
     assert np.array_equal(compared.ranks.column("greater"), plain.ranks.column("greater"))
     assert compared.comparison is not None
     assert compared.comparison.kl == pytest.approx(float(compared.ranks.column("kl").astype(float).mean()))
@@ -158,7 +166,7 @@ def test_measure_refuses_a_token_that_only_the_reference_can_predict(
     without_0 = replace(model_with_reference, head=model_with_reference.head.exclude([0]))
     no_target_is_0 = replace(corpus, token=np.maximum(corpus.token, 1))
     with pytest.raises(MeasurementError, match="the model gives probability 0"):
-        measure(without_0, no_target_is_0, ks=(1,), engine=ENGINE, folder=tmp_path)
+        measure_model(without_0, no_target_is_0, tmp_path)
 
 
 class InterruptingProgress:
@@ -181,12 +189,12 @@ def test_measure_after_an_interrupt_measures_the_rest_and_writes_the_same_file(
     error: BaseException, threads: int, model: Any, corpus: Corpus, tmp_path: Path
 ) -> None:
     engine = replace(ENGINE, threads=threads)
-    uninterrupted = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "whole")
+    uninterrupted = measure_model(model, corpus, tmp_path / "whole", config=engine)
     interrupt = InterruptingProgress(500, error)
     with pytest.raises(type(error)):
-        measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "cut", progress=interrupt)
+        measure_model(model, corpus, tmp_path / "cut", config=engine, progress=interrupt)
     progress: list[int] = []
-    resumed = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "cut", progress=progress.append)
+    resumed = measure_model(model, corpus, tmp_path / "cut", config=engine, progress=progress.append)
     assert progress[0] == interrupt.tokens
     assert resumed.fresh_tokens == uninterrupted.num_tokens - interrupt.tokens
     assert sum(progress) == uninterrupted.num_tokens
@@ -196,13 +204,13 @@ def test_measure_after_an_interrupt_measures_the_rest_and_writes_the_same_file(
 def test_measure_after_a_kill_repeats_only_lost_and_damaged_blocks(
     model: Any, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uninterrupted = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "whole")
+    uninterrupted = measure_model(model, corpus, tmp_path / "whole")
     assert len(list((tmp_path / "whole/blocks").glob("*.parquet"))) == 1
     monkeypatch.setattr(measure_module, "BLOCK_SECONDS", 0.0)
     # At this error, `measure` saves nothing. The folder then looks as if the process had been killed.
     kill = InterruptingProgress(500, ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
-        measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "cut", progress=kill)
+        measure_model(model, corpus, tmp_path / "cut", progress=kill)
     saved = sorted((tmp_path / "cut/blocks").glob("*.parquet"))
     rows = [pq.read_metadata(path).num_rows for path in saved]
     assert len(saved) > 2
@@ -211,25 +219,25 @@ def test_measure_after_a_kill_repeats_only_lost_and_damaged_blocks(
     replace(whole, table=whole.table.slice(1)).write(saved[0])  # a table that lacks a token
     saved[1].write_bytes(saved[1].read_bytes()[:-100])
     saved[2].write_bytes(b"")
-    resumed = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "cut")
+    resumed = measure_model(model, corpus, tmp_path / "cut")
     assert resumed.fresh_tokens == uninterrupted.num_tokens - sum(rows[3:])
     assert resumed.path.read_bytes() == uninterrupted.path.read_bytes()
 
 
 def test_measure_keeps_a_block_that_the_system_cannot_open(model: Any, corpus: Corpus, tmp_path: Path) -> None:
-    measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+    measure_model(model, corpus, tmp_path)
     (block,) = (tmp_path / "blocks").glob("*.parquet")
     block_reading(block)
     with pytest.raises(FileAccessError, match=block.name):
-        measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+        measure_model(model, corpus, tmp_path)
     assert block.is_symlink()
 
 
 def test_measure_in_a_finished_folder_measures_nothing(model: Any, corpus: Corpus, tmp_path: Path) -> None:
-    first = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+    first = measure_model(model, corpus, tmp_path)
     before = first.path.read_bytes()
     other_sizes = EngineConfig(batch_tokens=77, chunk_tokens=50, threads=1)
-    second = measure(model, corpus, ks=(1, 2), engine=other_sizes, folder=tmp_path)
+    second = measure_model(model, corpus, tmp_path, ks=(1, 2), config=other_sizes)
     assert second.fresh_tokens == 0
     assert second.path.read_bytes() == before
     assert second.ce == first.ce
@@ -248,10 +256,10 @@ def test_measure_in_a_finished_folder_measures_nothing(model: Any, corpus: Corpu
 def test_measure_refuses_a_folder_of_another_corpus(
     name: str, value: Callable[[Corpus], Any], model: Any, corpus: Corpus, tmp_path: Path
 ) -> None:
-    measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+    measure_model(model, corpus, tmp_path)
     other = replace(corpus, **{name: value(corpus)})
     with pytest.raises(MeasurementError):
-        measure(model, other, ks=(1,), engine=ENGINE, folder=tmp_path)
+        measure_model(model, other, tmp_path)
 
 
 @pytest.mark.parametrize("bad_value", [float("nan"), float("inf")])
@@ -273,7 +281,7 @@ def test_measure_names_document_and_position_of_bad_logits(
 
     place = rf"document id-{corpus.document[index]}, position {corpus.position[index]}\b"
     with pytest.raises(MeasurementError, match=place):
-        measure(replace(model, backbone=damaged_backbone), corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+        measure_model(replace(model, backbone=damaged_backbone), corpus, tmp_path)
     assert not (tmp_path / "ranks.parquet").exists()
 
 
@@ -281,7 +289,7 @@ def test_measure_refuses_sequences_longer_than_the_models_limit_before_it_makes_
     model: Any, corpus: Corpus, tmp_path: Path
 ) -> None:
     with pytest.raises(BadInput):
-        measure(replace(model, max_length=40), corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "new")
+        measure_model(replace(model, max_length=40), corpus, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
@@ -319,7 +327,7 @@ def test_measure_halves_chunk_and_batch_if_memory_runs_out(
     engine = EngineConfig(batch_tokens=400, chunk_tokens=64, threads=threads)
     progress: list[int] = []
     cramped = with_little_memory(model, 100, fail)
-    measurement = measure(cramped, corpus, ks=(1,), engine=engine, folder=tmp_path, progress=progress.append)
+    measurement = measure_model(cramped, corpus, tmp_path, config=engine, progress=progress.append)
     assert measurement.chunk_tokens < 64
     assert measurement.batch_tokens <= 100
     # There is a note for each time that a size was halved: once for the chunk and once for the batch, and more if
@@ -327,7 +335,7 @@ def test_measure_halves_chunk_and_batch_if_memory_runs_out(
     assert len(measurement.notes) >= 2
     assert sum(progress) == measurement.num_tokens  # no batch was counted twice
     _, expected = scores_of_full_logits(model, corpus)
-    assert np.array_equal(measurement.ranks.column("greater"), expected.greater.numpy())
+    assert np.array_equal(measurement.ranks.column("greater"), expected["greater"].numpy())
 
 
 def test_measure_names_seq_len_if_one_sequence_does_not_fit_into_memory(
@@ -335,7 +343,7 @@ def test_measure_names_seq_len_if_one_sequence_does_not_fit_into_memory(
 ) -> None:
     cramped = with_little_memory(model, 10, exhaust_cpu_memory)
     with pytest.raises(MeasurementError, match=r"one sequence of \d+ tokens .*dataset\.seq_len"):
-        measure(cramped, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+        measure_model(cramped, corpus, tmp_path)
 
 
 def test_measure_does_not_catch_errors_other_than_lack_of_memory(model: Any, corpus: Corpus, tmp_path: Path) -> None:
@@ -344,14 +352,14 @@ def test_measure_does_not_catch_errors_other_than_lack_of_memory(model: Any, cor
 
     faulty = with_little_memory(model, 10, multiply_wrong_shapes)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        measure(faulty, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+        measure_model(faulty, corpus, tmp_path)
 
 
 def test_measure_with_strict_true_computes_rbp_of_the_strict_rank(model: Any, corpus: Corpus, tmp_path: Path) -> None:
     rounded_head = Head(model.head.weight.round())
     with_ties = replace(model, head=rounded_head, backbone=lambda tokens: model.backbone(tokens).round())
-    paper = measure(with_ties, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "paper")
-    strict = measure(with_ties, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "strict", strict=True)
+    paper = measure_model(with_ties, corpus, tmp_path / "paper")
+    strict = measure_model(with_ties, corpus, tmp_path / "strict", strict=True)
     assert paper.tie_rate > 0
     assert strict.rbp(1) > paper.rbp(1)
     assert RankTable.read(strict.path).strict

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
 from rbptrack.base.parquet import write_table
-from rbptrack.ranks import DocumentCounts, MissingColumn, RankHistogram, RankTable
+from rbptrack.ranks import DocumentCounts, MissingColumn, RankHistogram, RankTable, token_totals
 from tests.rank_tables import rank_table
 
 
@@ -136,8 +136,9 @@ def test_has_reference_is_true_only_with_the_columns_of_a_reference() -> None:
     assert table_with_reference().has_reference
 
 
-def test_reference_sums_are_those_of_kl_accept_and_equal_tops() -> None:
-    assert table_with_reference().reference_sums().tolist() == [1.5, 1.5, 2]
+def test_token_totals_are_those_of_ties_kl_accept_and_equal_tops() -> None:
+    totals = token_totals(table_with_reference())
+    assert totals == {"tie_rate": 1, "kl": 1.5, "acceptance": 1.5, "same_top": 2}
 
 
 def test_read_returns_the_table_that_was_written(tmp_path: Path) -> None:

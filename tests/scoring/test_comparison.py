@@ -86,14 +86,14 @@ def test_pair_scorer_columns_equal_those_of_both_distributions(rows: int, refere
     pair = random_pair(rows, reference_rows)
     scores, _ = score_pair(pair, entries=entries)
     log_p, log_q = pair.log_probabilities(torch.arange(entries))
-    assert scores.kl is not None
-    assert scores.accept is not None
-    torch.testing.assert_close(scores.kl.double(), kl_of_definition(log_p, log_q), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(scores.accept.double(), torch.minimum(log_p, log_q).exp().sum(1), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(scores["kl"].double(), kl_of_definition(log_p, log_q), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        scores["accept"].double(), torch.minimum(log_p, log_q).exp().sum(1), rtol=1e-5, atol=1e-6
+    )
     reference_top = log_q.argmax(1)
     reference_rank = (log_p >= log_p.gather(1, reference_top[:, None])).sum(1)
-    assert scores.columns["reference_top"].tolist() == reference_top.tolist()
-    assert scores.columns["reference_rank"].tolist() == reference_rank.tolist()
+    assert scores["reference_top"].tolist() == reference_top.tolist()
+    assert scores["reference_rank"].tolist() == reference_rank.tolist()
 
 
 @pytest.mark.parametrize(("rows", "reference_rows", "entries"), [(600, 600, 600), (600, 640, 590), (512, 300, 300)])
@@ -101,8 +101,8 @@ def test_pair_scorer_gives_the_columns_that_scorer_gives(rows: int, reference_ro
     pair = random_pair(rows, reference_rows)
     scores, _ = score_pair(pair, entries=entries)
     alone = Scorer(Head(pair.weight), chunk_tokens=7)(pair.hidden, targets(entries))
-    for name, column in alone.columns.items():
-        assert torch.equal(scores.columns[name], column)
+    for name, column in alone.items():
+        assert torch.equal(scores[name], column)
 
 
 def test_pair_scorer_computes_a_kl_below_the_rounding_error_of_ln_p() -> None:
@@ -110,7 +110,7 @@ def test_pair_scorer_computes_a_kl_below_the_rounding_error_of_ln_p() -> None:
     scores, _ = score_pair(pair, entries=2000)
     expected = kl_of_definition(*pair.log_probabilities(torch.arange(2000)))
     assert expected.max() < 1e-4
-    assert (scores.columns["kl"] - expected).abs().max() < 5e-7
+    assert (scores["kl"] - expected).abs().max() < 5e-7
 
 
 def test_pair_scorer_leaves_padding_rows_out_of_its_columns() -> None:
@@ -119,7 +119,7 @@ def test_pair_scorer_leaves_padding_rows_out_of_its_columns() -> None:
     padded = replace(pair, reference_weight=torch.cat([pair.reference_weight, padding_rows]))
     plain_scores, plain_padding = score_pair(pair, entries=600)
     padded_scores, _ = score_pair(padded, entries=600)
-    torch.testing.assert_close(padded_scores.columns, plain_scores.columns)
+    torch.testing.assert_close(dict(padded_scores), dict(plain_scores))
     assert plain_padding == 0.0
 
 
@@ -136,10 +136,10 @@ def test_pair_scorer_of_two_equal_models_has_kl_0_and_accept_1() -> None:
     pair = random_pair(600, 600)
     equal = Pair(pair.hidden, pair.weight, pair.hidden, pair.weight)
     scores, _ = score_pair(equal, entries=600)
-    assert scores.columns["kl"].max() == 0.0
-    assert scores.columns["accept"].min() == pytest.approx(1.0, abs=1e-6)
-    assert torch.equal(scores.columns["reference_top"], scores.top)
-    assert (scores.columns["reference_rank"] == 1).all()
+    assert scores["kl"].max() == 0.0
+    assert scores["accept"].min() == pytest.approx(1.0, abs=1e-6)
+    assert torch.equal(scores["reference_top"], scores["top"])
+    assert (scores["reference_rank"] == 1).all()
 
 
 def test_pair_scorer_ignores_entries_that_both_heads_leave_out() -> None:
@@ -148,8 +148,8 @@ def test_pair_scorer_ignores_entries_that_both_heads_leave_out() -> None:
     scores, _ = score_pair(pair, entries=600, left_out=left_out)
     kept = torch.tensor([entry for entry in range(600) if entry not in left_out])
     expected = kl_of_definition(*pair.log_probabilities(kept))
-    torch.testing.assert_close(scores.columns["kl"].double(), expected, rtol=1e-5, atol=1e-6)
-    assert not torch.isin(scores.columns["reference_top"], torch.tensor(left_out)).any()
+    torch.testing.assert_close(scores["kl"].double(), expected, rtol=1e-5, atol=1e-6)
+    assert not torch.isin(scores["reference_top"], torch.tensor(left_out)).any()
 
 
 def test_pair_scorer_has_infinite_kl_if_only_the_reference_may_choose_an_entry() -> None:
@@ -157,4 +157,4 @@ def test_pair_scorer_has_infinite_kl_if_only_the_reference_may_choose_an_entry()
     scorer = Scorer(Head(pair.weight).exclude([3]), chunk_tokens=7)
     reference = Scorer(Head(pair.reference_weight), chunk_tokens=7)
     scores = PairScorer(scorer, reference, entries=600)(pair.hidden, pair.reference_hidden, targets(600))
-    assert torch.isinf(scores.columns["kl"]).all()
+    assert torch.isinf(scores["kl"]).all()

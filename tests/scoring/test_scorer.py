@@ -34,13 +34,13 @@ def test_scores_of_hand_made_logits_are_known(by_definition: bool) -> None:
         scores = scores_by_definition(logits, targets)
     else:
         scores = score_logits(logits, targets, chunk_tokens=2)
-    assert scores.greater.tolist() == [2, 0, 0]
-    assert scores.ties.tolist() == [0, 3, 0]
-    assert scores.top.tolist() == [0, 0, 3]  # the smallest id of equal logits
+    assert scores["greater"].tolist() == [2, 0, 0]
+    assert scores["ties"].tolist() == [0, 3, 0]
+    assert scores["top"].tolist() == [0, 0, 3]  # the smallest id of equal logits
     ln_4 = torch.tensor(4.0).log().item()
-    assert scores.logprob[1].item() == pytest.approx(-ln_4)
-    assert scores.entropy[1].item() == pytest.approx(ln_4)
-    assert torch.equal(scores.top_logprob[1:], scores.logprob[1:])
+    assert scores["logprob"][1].item() == pytest.approx(-ln_4)
+    assert scores["entropy"][1].item() == pytest.approx(ln_4)
+    assert torch.equal(scores["top_logprob"][1:], scores["logprob"][1:])
 
 
 @given(
@@ -75,18 +75,18 @@ def test_scorer_equals_the_definition(
     expected = scores_by_definition(head.logits(hidden), targets)
     scores = Scorer(head, chunk_tokens=chunk_tokens)(hidden, targets)
     for name in ("logprob", "entropy", "top_logprob"):
-        torch.testing.assert_close(scores.columns[name], expected.columns[name], rtol=1e-5, atol=1e-5)
-    dtypes = {name: column.dtype for name, column in scores.columns.items()}
-    assert dtypes == {name: column.dtype for name, column in expected.columns.items()}
-    assert (scores.logprob <= 0).all()
-    assert (scores.entropy >= 0).all()
-    strictly_best = scores.greater + scores.ties == 0
-    assert torch.equal(scores.logprob[strictly_best], scores.top_logprob[strictly_best])
+        torch.testing.assert_close(scores[name], expected[name], rtol=1e-5, atol=1e-5)
+    dtypes = {name: column.dtype for name, column in scores.items()}
+    assert dtypes == {name: column.dtype for name, column in expected.items()}
+    assert (scores["logprob"] <= 0).all()
+    assert (scores["entropy"] >= 0).all()
+    strictly_best = scores["greater"] + scores["ties"] == 0
+    assert torch.equal(scores["logprob"][strictly_best], scores["top_logprob"][strictly_best])
     if integers and softcap is None:  # the arithmetic is exact, so counts are equal
         for name in ("greater", "ties", "top"):
-            assert torch.equal(scores.columns[name], expected.columns[name])
+            assert torch.equal(scores[name], expected[name])
     else:
-        assert ((scores.greater - expected.greater).abs() <= 1).all()
+        assert ((scores["greater"] - expected["greater"]).abs() <= 1).all()
 
 
 def test_head_scales_logits_before_it_caps_them() -> None:
@@ -103,8 +103,8 @@ def test_top_is_the_last_entry_if_it_has_the_largest_logit(vocab_size: int) -> N
     logits = torch.zeros(1, vocab_size)
     logits[0, -1] = 3.0
     scores = score_logits(logits, torch.tensor([0]))
-    assert scores.top.tolist() == [vocab_size - 1]
-    assert scores.top_logprob.item() == pytest.approx(3 - math.log(vocab_size - 1 + math.exp(3)), rel=1e-5)
+    assert scores["top"].tolist() == [vocab_size - 1]
+    assert scores["top_logprob"].item() == pytest.approx(3 - math.log(vocab_size - 1 + math.exp(3)), rel=1e-5)
 
 
 def test_scorer_gives_the_largest_logit_rank_1_in_every_chunk() -> None:
@@ -113,8 +113,8 @@ def test_scorer_gives_the_largest_logit_rank_1_in_every_chunk() -> None:
     weight = torch.randn(5000, 16)
     targets = (hidden @ weight.T).argmax(1)
     scores = Scorer(Head(weight), chunk_tokens=64)(hidden, targets)
-    assert (scores.greater == 0).all()
-    assert (scores.ties >= 0).all()
+    assert (scores["greater"] == 0).all()
+    assert (scores["ties"] >= 0).all()
 
 
 @pytest.mark.parametrize("offset", [1.0, 1e3, 1e4])
@@ -126,10 +126,10 @@ def test_scorer_of_large_logits_is_precise_to_float32(offset: float) -> None:
     scores = score_logits(logits, targets)
     expected = scores_by_definition(logits, targets)
     for name in ("logprob", "top_logprob", "entropy"):
-        torch.testing.assert_close(scores.columns[name], expected.columns[name], rtol=1e-6, atol=3e-6)
-    assert (scores.logprob <= 0).all()
-    assert (scores.entropy >= 0).all()
-    assert torch.equal(scores.top, expected.top)
+        torch.testing.assert_close(scores[name], expected[name], rtol=1e-6, atol=3e-6)
+    assert (scores["logprob"] <= 0).all()
+    assert (scores["entropy"] >= 0).all()
+    assert torch.equal(scores["top"], expected["top"])
 
 
 def test_scorer_of_a_head_without_some_entries_ranks_among_the_rest() -> None:
@@ -140,10 +140,10 @@ def test_scorer_of_a_head_without_some_entries_ranks_among_the_rest() -> None:
     targets = kept[torch.arange(70)]
     scores = Scorer(Head(weight).exclude(left_out), chunk_tokens=16)(hidden, targets)
     expected = scores_by_definition((hidden @ weight.T)[:, kept], torch.arange(70))
-    assert torch.equal(scores.greater, expected.greater)
-    assert torch.equal(scores.top, kept[expected.top.long()].int())
+    assert torch.equal(scores["greater"], expected["greater"])
+    assert torch.equal(scores["top"], kept[expected["top"].long()].int())
     for name in ("logprob", "entropy", "top_logprob"):
-        torch.testing.assert_close(scores.columns[name], expected.columns[name], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(scores[name], expected[name], rtol=1e-5, atol=1e-5)
 
 
 def test_eager_reduction_of_bad_logits_is_not_finite() -> None:
@@ -155,15 +155,15 @@ def test_eager_reduction_of_bad_logits_is_not_finite() -> None:
         logits[8 + row, entry] = float("inf")
     logits[12] = float("-inf")
     targets = torch.full((20,), 500)
-    scores = Scores(*eager_reduction(logits.clone(), logits.gather(1, targets[:, None]), torch.empty(20, 1001)))
-    assert torch.isfinite(scores.logprob).tolist() == [False] * 13 + [True] * 7
+    scores = Scores(eager_reduction(logits.clone(), logits.gather(1, targets[:, None]), torch.empty(20, 1001)))
+    assert torch.isfinite(scores["logprob"]).tolist() == [False] * 13 + [True] * 7
 
 
 def test_scorer_of_a_bad_hidden_state_is_not_finite() -> None:
     hidden = torch.randn(3, 4)
     hidden[1, 2] = float("nan")
     scores = Scorer(Head(torch.randn(9, 4)), chunk_tokens=16)(hidden, torch.tensor([0, 1, 2]))
-    assert torch.isfinite(scores.logprob).tolist() == [True, False, True]
+    assert torch.isfinite(scores["logprob"]).tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -177,8 +177,8 @@ def test_scorer_computes_logits_of_low_precision_weights_in_float32(
     targets = torch.randint(4000, (200,))
     scores = Scorer(Head(weight), chunk_tokens=64)(hidden, targets)
     expected = scores_by_definition(hidden.float() @ weight.float().T, targets)
-    assert scores.ties.sum() <= 2
-    assert ((scores.greater - expected.greater).abs() <= 1).all()
+    assert scores["ties"].sum() <= 2
+    assert ((scores["greater"] - expected["greater"]).abs() <= 1).all()
 
 
 def test_scorer_uses_the_product_of_a_head_and_drops_its_padding() -> None:
@@ -188,7 +188,7 @@ def test_scorer_uses_the_product_of_a_head_and_drops_its_padding() -> None:
     padded = torch.cat([weight, torch.zeros(14, 8)])
     head = Head(torch.empty(50, 8), product=lambda states: states @ padded.T, scale=0.5)
     scores = Scorer(head, chunk_tokens=7)(hidden, targets)
-    assert torch.equal(scores.greater, scores_by_definition(0.5 * (hidden @ weight.T), targets).greater)
+    assert torch.equal(scores["greater"], scores_by_definition(0.5 * (hidden @ weight.T), targets)["greater"])
     assert torch.equal(head.logits(hidden), 0.5 * (hidden @ padded.T)[:, :50])
 
 
@@ -198,7 +198,7 @@ def test_scorer_entropy_over_262_144_entries_is_exact_to_2e_5() -> None:
     hidden = torch.randn(8, 64) * torch.linspace(0.2, 2, 8)[:, None]
     scores = Scorer(Head(weight), chunk_tokens=16)(hidden, torch.arange(8))
     expected = scores_by_definition(hidden @ weight.T, torch.arange(8))
-    torch.testing.assert_close(scores.entropy, expected.entropy, rtol=0, atol=2e-5)
+    torch.testing.assert_close(scores["entropy"], expected["entropy"], rtol=0, atol=2e-5)
 
 
 def test_eager_reduction_without_scratch_leaves_logits_unchanged() -> None:
@@ -213,23 +213,23 @@ def test_eager_reduction_is_the_same_with_and_without_scratch() -> None:
     target_logit = logits[:, :1]
     without_scratch = eager_reduction(logits, target_logit)
     with_scratch = eager_reduction(logits.clone(), target_logit, torch.empty(40, 700))
-    for pure, in_place in zip(without_scratch, with_scratch, strict=True):
-        assert torch.equal(pure, in_place)
+    for name, column in without_scratch.items():
+        assert torch.equal(with_scratch[name], column)
 
 
-def miscounting_reduction(logits: Tensor, target_logit: Tensor) -> tuple[Tensor, ...]:
+def miscounting_reduction(logits: Tensor, target_logit: Tensor) -> dict[str, Tensor]:
     """Compute the reduction with a count of greater entries that is 1 too large at token 5."""
-    greater, *others = eager_reduction(logits, target_logit)
-    return greater + (torch.arange(len(greater)) == 5).int(), *others
+    columns = eager_reduction(logits, target_logit)
+    return {**columns, "greater": columns["greater"] + (torch.arange(len(logits)) == 5).int()}
 
 
-def imprecise_reduction(logits: Tensor, target_logit: Tensor) -> tuple[Tensor, ...]:
+def imprecise_reduction(logits: Tensor, target_logit: Tensor) -> dict[str, Tensor]:
     """Compute the reduction with ln p that is 0.001 too small."""
-    greater, ties, logprob, *others = eager_reduction(logits, target_logit)
-    return greater, ties, logprob - 1e-3, *others
+    columns = eager_reduction(logits, target_logit)
+    return {**columns, "logprob": columns["logprob"] - 1e-3}
 
 
-def failing_reduction(logits: Tensor, target_logit: Tensor) -> tuple[Tensor, ...]:
+def failing_reduction(logits: Tensor, target_logit: Tensor) -> dict[str, Tensor]:
     raise RuntimeError("no compiler")
 
 
@@ -245,7 +245,7 @@ def test_choose_reduction_returns_the_eager_one_and_a_reason_if_the_candidate_is
 
 
 def test_choose_reduction_raises_if_memory_runs_out() -> None:
-    def reduction_out_of_memory(logits: Tensor, target_logit: Tensor) -> tuple[Tensor, ...]:
+    def reduction_out_of_memory(logits: Tensor, target_logit: Tensor) -> dict[str, Tensor]:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     logits = torch.randn(3, 7)
@@ -275,11 +275,11 @@ def test_compiled_cpu_reduction_gives_the_ranks_of_the_eager_one() -> None:
     targets = torch.randint(4, 900, (50,))
     scores = Scorer(head, chunk_tokens=16, cpu_reduction=compiled_reduction)(hidden, targets)
     eager = Scorer(head, chunk_tokens=16)(hidden, targets)
-    for name, column in eager.columns.items():
+    for name, column in eager.items():
         if column.is_floating_point():
-            assert scores.columns[name] == pytest.approx(column, abs=2e-6)
+            assert scores[name] == pytest.approx(column, abs=2e-6)
         else:
-            assert torch.equal(scores.columns[name], column)
+            assert torch.equal(scores[name], column)
 
 
 def test_compiled_cpu_reduction_is_none_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

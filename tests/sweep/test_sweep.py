@@ -124,14 +124,14 @@ def test_run_writes_no_reading_page_if_measurements_keep_no_texts(
 def test_run_goes_on_after_a_failed_cell_and_says_why_it_failed(
     store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    measure = engine.measure
+    transformers = engine.Transformers
 
-    def fail_for_the_small_model(model: Any, *args: Any, **options: Any) -> Any:
+    def fail_for_the_small_model(model: Any, *args: Any) -> engine.Engine:
         if model.non_embedding_params < 10_000:
             raise RuntimeError("CUDA error: the device is gone\nand more")
-        return measure(model, *args, **options)
+        return transformers(model, *args)
 
-    monkeypatch.setattr(engine, "measure", fail_for_the_small_model)
+    monkeypatch.setattr(engine, "Transformers", fail_for_the_small_model)
     with log_to_file(mlruns_folder() / "rbptrack.log"):
         assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=[]"), []) == 1
     assert store.runs().frame["model"].tolist() == ["nano-15k"]

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.parquet import read_table
 from rbptrack.config.compose import compose
+from rbptrack.engine import Transformers, measure
 from rbptrack.engine.blocks import Blocks
-from rbptrack.engine.measure import measure
 from rbptrack.exchange import export_bundle, import_bundle
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources import cache
@@ -102,7 +102,7 @@ def block_of_unfinished_measurement(folder: Path) -> CheckedFile:
     """Measure a cell and keep its block. A changed block must be left out, or have the original ranks."""
     (config,) = compose(["model=nano/6k", *small_stores.SMALL_SWEEP])
     model, corpus = Loader().load(resolve(config))
-    measurement = measure(model, corpus, ks=[10], engine=config.engine, folder=folder)
+    measurement = measure(Transformers(model, corpus, config.engine), corpus, ks=[10], folder=folder)
     (path,) = (folder / "blocks").glob("*.parquet")
 
     def check() -> None:

@@ -1,4 +1,4 @@
-"""Runs batches through a model, and chooses the number of threads and the sizes of batches and chunks.
+"""Runs batches through a model of transformers, and chooses the number of threads and the sizes of batches and chunks.
 
 Several threads run a small model on a CPU, each with its own batch. If all threads shared the operations of one batch,
 they would wait for each other after every small operation. A large model on a CPU, and a model on a GPU, run one batch
@@ -8,10 +8,14 @@ at a time in the calling thread. If memory runs out, the sizes are halved.
 from __future__ import annotations
 
 import logging
+import resource
+import sys
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,11 +24,13 @@ from torch import Tensor
 from rbptrack.base.errors import MeasurementError
 from rbptrack.config.schema import EngineConfig
 from rbptrack.engine.batches import Batch
+from rbptrack.engine.engine import Engine
 from rbptrack.models.device import free_memory, is_out_of_memory
 from rbptrack.scoring import PairScorer, Scorer, Scores
 from rbptrack.scoring.scorer import compiled_cpu_reduction
 
 if TYPE_CHECKING:
+    from rbptrack.corpus.sequences import Corpus
     from rbptrack.models.causal import CausalModel
 
 log = logging.getLogger(__name__)
@@ -40,39 +46,68 @@ _COMPILE_LOGITS = 4 * 10**9  # on a CPU, the compilation of the reduction (5 s) 
 _LARGE_MODEL = 2 * 10**8  # with more parameters, one batch keeps all cores busy
 
 
-class Forward:
-    """Runs batches through a model in one or several threads, and scores their targets.
+class Transformers(Engine):
+    """Runs batches through a model of transformers in this process, in one or several threads.
 
     Args:
         model: the model, on its device.
-        config: sizes of batches and chunks. A size of 0 is chosen for the device and its free memory.
-        longest: the number of tokens of the longest sequence.
-        targets: the total number of tokens that will be scored.
+        corpus: the corpus that will be measured, tokenised with the model's tokenizer.
+        config: sizes of batches and chunks. They change the numbers by float32 rounding only. A size of 0 is chosen for
+            the device and its free memory.
 
     Attributes:
-        batch_tokens: the largest number of tokens of a batch.
-        chunk_tokens: the number of tokens whose logits each worker has in memory at once.
         workers: the number of batches that are computed at once.
-        notes: notes for the user, if memory ran out or the reduction could not be compiled.
+
+    Raises:
+        BadInput: a sequence is longer than the model's limit, or the head has no row for a target.
 
     """
 
-    def __init__(self, model: CausalModel, config: EngineConfig, *, longest: int, targets: int = 0) -> None:
+    def __init__(self, model: CausalModel, corpus: Corpus, config: EngineConfig) -> None:
         self._model = model
+        longest = int(corpus.lengths.max())
+        model.check_corpus(longest=longest, largest_target=int(corpus.token[corpus.scorable].max(initial=0)))
+        _reset_peak_memory(model.device)
         self._on_cuda = model.device.type == "cuda"
         threads = config.threads or torch.get_num_threads()
         runs_one_batch = self._on_cuda or model.is_spread or model.largest_params > _LARGE_MODEL
         self.workers = 1 if runs_one_batch else min(threads, _MAX_WORKERS)
         self._threads_per_worker = max(1, threads // self.workers)
-        self.batch_tokens = config.batch_tokens or self._fitting_batch_tokens(longest)
-        self.chunk_tokens = self._fitting_chunk_tokens(config.chunk_tokens)
-        self.notes: list[str] = []
+        self._batch_tokens = config.batch_tokens or self._fitting_batch_tokens(longest)
+        self._chunk_tokens = self._fitting_chunk_tokens(config.chunk_tokens)
+        self._notes: list[str] = []
         self._max_pass_tokens = 2**62  # largest number of tokens of a forward pass; it falls if memory runs out
         self._halvings = 0  # how often a size was halved because memory ran out
         self._padding_mass = torch.zeros((), device=model.device)
         self._lock = threading.Lock()
         self._thread_scorers = threading.local()  # each thread has its own scorers
-        self._uses_compiled_reduction = not self._on_cuda and targets * model.head.vocab_size >= _COMPILE_LOGITS
+        logits = corpus.num_targets * model.head.vocab_size
+        self._uses_compiled_reduction = not self._on_cuda and logits >= _COMPILE_LOGITS
+
+    @property
+    def vocab_size(self) -> int:
+        """|V|, the number of rows of the head."""
+        return self._model.vocab_size
+
+    @property
+    def batch_tokens(self) -> int:
+        """The largest number of tokens of a batch, padding included. It falls if memory runs out."""
+        return self._batch_tokens
+
+    @property
+    def chunk_tokens(self) -> int:
+        """The number of tokens whose logits each worker has in memory at once. It falls if memory runs out."""
+        return self._chunk_tokens
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Notes on the model, on memory that ran out, and on a reduction that could not be compiled."""
+        return (*self._model.notes, *self._notes)
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """The largest memory in use since this engine was made. On CUDA, it is the memory of torch's allocator."""
+        return _peak_memory(self._model.device)
 
     @property
     def padding_mass(self) -> float:
@@ -170,8 +205,8 @@ class Forward:
             self._thread_scorers.scorer = Scorer(self._model.head, chunk_tokens=chunk_tokens, cpu_reduction=reduction)
             self._thread_scorers.chunk_tokens = chunk_tokens
         scorer: Scorer = self._thread_scorers.scorer
-        if scorer.note and scorer.note not in self.notes:
-            self.notes.append(scorer.note)
+        if scorer.note and scorer.note not in self._notes:
+            self._notes.append(scorer.note)
         return scorer
 
     def _release_scorers(self) -> None:
@@ -193,11 +228,11 @@ class Forward:
             half_chunk = self.chunk_tokens // 2
             is_divisible = batch.num_sequences > 1
             if half_chunk >= _MIN_CHUNK and (self._halvings % 2 == 0 or not is_divisible):
-                self.chunk_tokens = half_chunk
+                self._chunk_tokens = half_chunk
                 note = f"out of memory: the head's chunk is now {half_chunk} tokens"
             elif is_divisible:
                 self._max_pass_tokens = batch.size // 2
-                self.batch_tokens = min(self.batch_tokens, self._max_pass_tokens)
+                self._batch_tokens = min(self._batch_tokens, self._max_pass_tokens)
                 note = f"out of memory: batches now have at most {self._max_pass_tokens} tokens"
             else:
                 raise MeasurementError(
@@ -205,7 +240,7 @@ class Forward:
                     "give a smaller dataset.seq_len, model.dtype=bfloat16 or model.device_map=auto"
                 )
             self._halvings += 1
-            self.notes.append(note)
+            self._notes.append(note)
             log.warning("%s", note)
 
     def _fitting_batch_tokens(self, longest: int) -> int:
@@ -229,3 +264,26 @@ class Forward:
         smallest = 1 if 0 < requested < _MIN_CHUNK else _MIN_CHUNK
         budget = free_memory(self._model.device) // 8 if self._on_cuda else _LOGITS_BYTES // self.workers
         return max(smallest, min(largest, budget // (4 * self._model.logits_per_token)))
+
+
+def _reset_peak_memory(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    with suppress(OSError):  # without this file, `_peak_memory` returns the peak since the process started
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak_memory(device: torch.device) -> int:
+    """Return the largest memory in use since `_reset_peak_memory`, in bytes.
+
+    On CUDA it is the memory of torch's allocator, on a CPU that of the whole process.
+    """
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,0 +1,54 @@
+"""The interface between a measurement and what computes its scores."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Protocol
+
+from rbptrack.engine.batches import Batch
+from rbptrack.scoring import Scores
+
+
+class Engine(Protocol):
+    """Turns batches of token ids into scores.
+
+    A class that inherits from this one must define `vocab_size`, `batch_tokens` and `run`.
+    """
+
+    @property
+    def vocab_size(self) -> int:
+        """|V|, the number of entries among which a target is ranked, the target included."""
+        ...
+
+    @property
+    def batch_tokens(self) -> int:
+        """The largest number of tokens of a batch, padding included. Only a batch of one sequence may be longer."""
+        ...
+
+    def run(self, batches: Iterable[Batch]) -> Generator[tuple[Batch, Scores]]:
+        """Yield each batch with the scores of its targets, in the order of the batches.
+
+        The scores may be on any device. On CUDA, their computation need not have ended when they are yielded. The
+        iterator is closed if the caller stops early.
+        """
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Notes for the user on how the scores were computed. They are read after the last batch."""
+        return ()
+
+    @property
+    def chunk_tokens(self) -> int:
+        """The number of tokens whose logits are in memory at once; 0 if the engine does not know it."""
+        return 0
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """The largest memory in use since the engine was made, in bytes; 0 if the engine does not know it."""
+        return 0
+
+    @property
+    def padding_mass(self) -> float:
+        """The largest total probability of padding rows at any token, in the model or its reference."""
+        return 0.0
