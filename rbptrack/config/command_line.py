@@ -32,7 +32,10 @@ from rbptrack.config.registration import add_config, register
 _HYDRA_KEYS = ("hydra/", "hydra.")
 _SEARCH_PATH = "hydra.searchpath="
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-_NEEDS_NO_QUOTES = re.compile(r"[\w./:-]+", re.ASCII)
+# Hydra reads other words as numbers, truth values or signs of its grammar: 123e4567 is infinity for it.
+_NEEDS_NO_QUOTES = re.compile(r"(?!(?:true|false|null|nan|inf)$)[a-z_][\w./:-]*", re.ASCII | re.IGNORECASE)
+# A value, or several to sweep over, which may also be written as choice(a,b).
+_VALUES = re.compile(r"(?P<choice>choice\()?(?P<values>[^'\"()\[\]{}$]+)(?(choice)\))")
 
 _INFO_VALUES = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 _FLAGS = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
@@ -204,10 +207,11 @@ def _translate_word(word: str, choices: Choices) -> str:
         return f"+model@reference={_expand_names(word, key, value, choices)}"
     if key in GROUP_BY_KEY:
         return f"{prefixed_key}={_expand_names(word, key, value, choices)}"
-    if get_origin(key_types().get(key)) is list:  # `a,b` is one list, not two values to sweep over
+    key_type = key_types().get(key)
+    if get_origin(key_type) is list:  # `a,b` is one list, not two values to sweep over
         return f"{prefixed_key}=[{','.join(map(_quote, split_list(value)))}]"
-    if value.startswith("~"):  # a path in the home folder; Hydra's grammar requires quotes
-        value = _quote(value)
+    if (key_type is str or is_free_key(key)) and (match := _VALUES.fullmatch(value)):
+        value = ",".join(map(_quote, split_list(match["values"])))
     if is_free_key(key):
         return f"++{key}={value}"
     return f"{prefixed_key}={value}"

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -355,7 +356,17 @@ def _passes_filters(config: DatasetConfig, row: Row) -> bool:
     """Return whether a row passes the filters `longer_than` and `where` of a config."""
     if config.longer_than and len(config.separator.join(_field_texts(row, config))) <= config.longer_than:
         return False
-    return all(str(_field_value(row, key)) == str(value) for key, value in config.where.items())
+    return all(_has_value(_field_value(row, key), value) for key, value in config.where.items())
+
+
+def _has_value(value: object, typed: str) -> bool:
+    """Return whether a value of a row is the one that a user typed: `true` is True, and `1.10` is 1.1."""
+    if isinstance(value, bool):
+        return typed.lower() == str(value).lower()
+    if isinstance(value, float):
+        with suppress(ValueError):
+            return float(typed) == value
+    return str(value) == typed
 
 
 def _field_value(row: Row, key: str) -> object:

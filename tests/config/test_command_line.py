@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.command_line import read_command_line
+from rbptrack.config.compose import compose
+from rbptrack.config.keys import dotted_items
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +54,17 @@ def test_read_command_line_refuses_a_key_given_twice_and_the_removal_of_an_optio
 def test_read_command_line_removes_groups_and_keys_that_users_invent() -> None:
     words = ["~protocol", "~dataset.where.lang"]
     assert read_command_line(words).overrides == words
+
+
+@pytest.mark.parametrize("text", ["123e4567", "1.10", "007", "1_000", "true", "nan", "inf", "1e3", "4:00:00"])
+@pytest.mark.parametrize("key", ["dataset.name", "sweep", "model.family", "dataset.where.version", "dataset.fields"])
+def test_numbers_typed_into_text_options_stay_texts(key: str, text: str) -> None:
+    (config,) = compose(["model=nano/6k", f"{key}={text}"])
+    value = dict(dotted_items(asdict(config)))[key]
+    assert value == ([text] if key == "dataset.fields" else text)
+
+
+@pytest.mark.parametrize("value", ["12e4,1.10", "choice(12e4,1.10)", "'12e4','1.10'"])
+def test_numbers_that_a_text_option_is_swept_over_stay_texts(value: str) -> None:
+    configs = compose(["model=nano/6k", f"model.revision={value}"])
+    assert [config.model.revision for config in configs] == ["12e4", "1.10"]

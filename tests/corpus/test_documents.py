@@ -454,6 +454,14 @@ def test_load_documents_finds_a_field_that_only_the_last_row_has(tmp_path: Path)
     assert load_files(replace(CONFIG, where={"lang": "en"}), str(path)) == [("a.jsonl:50", ("a",))]
 
 
+@pytest.mark.parametrize(
+    ("value", "typed"), [(True, "true"), (True, "True"), (1.1, "1.10"), (1.1, "1.1"), ("1.10", "1.10"), (7, "7")]
+)
+def test_load_documents_filters_by_a_value_that_is_not_a_text(value: object, typed: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(json_lines([{"text": "a", "kind": value}, {"text": "b", "kind": None}]))
+    assert load_files(replace(CONFIG, where={"kind": typed}), str(tmp_path / "a.jsonl")) == [("a.jsonl:0", ("a",))]
+
+
 @pytest.mark.parametrize("sampling", list(Sampling))
 @pytest.mark.parametrize("place", ["files", "folder"])
 def test_load_documents_draws_equal_samples_from_all_kinds_of_files(
