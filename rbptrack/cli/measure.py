@@ -20,16 +20,15 @@ def measure(words: Words = NO_VALUES) -> int:
     model= and dataset= also take files, folders and names on the Hub, such as model=./folder dataset=./news.jsonl.
     Without them, rbptrack measures nano/115k on pydocs.
     """
-    from rbptrack.config.command_line import read_command_line
+    from rbptrack.config.compose import compose_cells, read_words
 
-    if read_command_line(words).needs_hydra:
+    command = read_words(words)
+    if command.for_hydra:
         from rbptrack.sweep.hydra import run_by_hydra
 
-        run_by_hydra(words)
+        run_by_hydra(command)
         return 0
-    from rbptrack.config.compose import compose
-
-    configs = compose(words)
+    configs = compose_cells(command)
     from rbptrack import sweep  # imports torch and MLflow, so wrong words are refused first
 
     return sweep.run(configs, words)

@@ -53,23 +53,19 @@ class CommandLine:
     """The content of a command line.
 
     Attributes:
-        overrides: the settings, in Hydra's grammar.
+        overrides: the settings of cells, in Hydra's grammar.
+        for_hydra: flags of Hydra that print something, such as `--cfg=job`, and settings of its launchers and sweepers.
+            If there are any, `hydra.main` must run the command line.
         search_path: a list with one override, which adds folders of configs to Hydra's search path; empty if there are
             no such folders.
-        show_flags: flags of Hydra that print something instead of measuring, such as `--cfg=job`.
         multirun: whether the command line has `-m`.
 
     """
 
     overrides: list[str]
+    for_hydra: list[str]
     search_path: list[str]
-    show_flags: list[str]
     multirun: bool
-
-    @property
-    def needs_hydra(self) -> bool:
-        """Whether `hydra.main` must run the command line, because it has a flag, launcher or sweeper of Hydra."""
-        return bool(self.show_flags) or any(word.lstrip("+~").startswith(_HYDRA_KEYS) for word in self.overrides)
 
 
 @dataclass(frozen=True)
@@ -145,10 +141,11 @@ def read_command_line(words: Sequence[str]) -> CommandLine:
         overrides.append("dataset.shorten=false")  # a length that the user sets is not changed
     # Hydra searches the first folder anyway.
     further_folders = [_quote(f"file://{folder}") for folder in choices.folders[1:]]
+    of_hydra = [override for override in overrides if override.lstrip("+~").startswith(_HYDRA_KEYS)]
     return CommandLine(
-        overrides=overrides,
+        overrides=[override for override in overrides if override not in of_hydra],
+        for_hydra=[*_format_show_flags(flags), *of_hydra],
         search_path=[f"{_SEARCH_PATH}[{','.join(further_folders)}]"] if further_folders else [],
-        show_flags=_format_show_flags(flags),
         multirun=flags.multirun,
     )
 
@@ -225,6 +222,8 @@ def _check_key(word: str, key: str, choices: Choices) -> None:
                 raise BadInput(f"{word}: expected key=value.{suggestion([f'{group}={near[0]}'])}")
         raise BadInput(f"{word}: expected key=value, such as model=nano/6k")
     refuse_secrets({key: ""})
+    if key.startswith(_HYDRA_KEYS) and "chdir" in word:
+        raise BadInput(f"{word}: cells cannot change the folder, because all of them use the same store and paths")
     if key in GROUP_BY_KEY or is_key(key) or key.startswith(_HYDRA_KEYS) or "@" in key:
         return
     options = suggested_keys()

@@ -34,19 +34,23 @@ _SWEEP_KEYS = [field.name for field in fields(Config) if field.name not in _CELL
 
 
 def compose(words: Sequence[str]) -> list[Config]:
-    """Compose the config of each cell that a command line asks for.
+    """Compose the config of each cell that the words of a command line ask for, such as `model=pythia/*`.
+
+    Raises BadInput if a word cannot be read, and as `compose_cells`.
+    """
+    return compose_cells(read_words(words))
+
+
+def compose_cells(command: CommandLine) -> list[Config]:
+    """Compose the config of each cell that a command line asks for. Settings of Hydra's launchers are ignored.
 
     A key may have several values. There is one cell for each combination of values.
 
-    Args:
-        words: the words of the command line, such as `model=pythia/*`.
-
     Raises:
-        BadInput: a word cannot be read, a value is not allowed, there are more than 10,000 cells, or a key of the whole
-            sweep has several values.
+        BadInput: a value is not allowed, there are more than 10,000 cells, or a key of the whole sweep has several
+            values.
 
     """
-    command = _read_and_expand(words)
     configs = [checked_config(composed) for composed in _compose_cells(command)]
     first = configs[0]
     for key in _SWEEP_KEYS:
@@ -55,21 +59,21 @@ def compose(words: Sequence[str]) -> list[Config]:
     return configs
 
 
-def words_for_hydra(words: Sequence[str]) -> list[str]:
+def words_for_hydra(command: CommandLine) -> list[str]:
     """Return the words that `hydra.main` needs for a command line.
 
-    Patterns are expanded, and `--multirun` is added if a key has several values. A flag that shows a config, such as
-    `--cfg job`, shows the config of the first cell.
+    `--multirun` is added if a key has several values. A flag that shows a config, such as `--cfg=job`, shows the config
+    of the first cell.
     """
-    command = _read_and_expand(words)
-    if command.show_flags:
-        return [*command.show_flags, *next(_overrides_of_cells(command.overrides)), *command.search_path]
-    sweeps = command.multirun or any(
-        override.startswith("hydra/sweeper") or parse_override(override).is_sweep_override()
-        for override in command.overrides
+    if any(word.startswith("--") for word in command.for_hydra):
+        return [*command.for_hydra, *next(_overrides_of_cells(command.overrides)), *command.search_path]
+    sweeps = (
+        command.multirun
+        or any(word.startswith("hydra/sweeper") for word in command.for_hydra)
+        or any(parse_override(override).is_sweep_override() for override in command.overrides)
     )
     flags = ["--multirun"] if sweeps else []
-    return [*flags, *command.overrides, *command.search_path]
+    return [*flags, *command.for_hydra, *command.overrides, *command.search_path]
 
 
 def checked_config(composed: DictConfig | ListConfig) -> Config:
@@ -137,7 +141,7 @@ def _useful_line(error: Exception) -> str:
     return text if key in text else f"{key}: {text}"
 
 
-def _read_and_expand(words: Sequence[str]) -> CommandLine:
+def read_words(words: Sequence[str]) -> CommandLine:
     """Read the words of a command line, and expand patterns of revisions such as `model.revision=step*`.
 
     A pattern selects from the training steps that all models of the command line list in their configs.
@@ -220,6 +224,5 @@ def _swept_keys(overrides: Sequence[str]) -> list[str]:
 
 
 def _compose_cell(overrides: Sequence[str], command: CommandLine) -> DictConfig:
-    name = "config" if command.needs_hydra else CELL_WITHOUT_HYDRA
     with readable_errors(), initialize_config_dir(str(conf_folder()), version_base="1.3"):
-        return hydra_compose(name, overrides=[*overrides, *command.search_path])
+        return hydra_compose(CELL_WITHOUT_HYDRA, overrides=[*overrides, *command.search_path])

@@ -19,14 +19,14 @@ def _empty_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_read_command_line_does_not_leave_a_sweep_to_hydra() -> None:
-    assert not read_command_line(["-m", "model=nano/*", "hydra.searchpath=[file:///]"]).needs_hydra
+    assert not read_command_line(["-m", "model=nano/*", "hydra.searchpath=[file:///]"]).for_hydra
 
 
 @pytest.mark.parametrize(
     "word", ["--cfg=job", "--info", "hydra/launcher=joblib", "hydra.sweeper.n_trials=3", "--hydra-help"]
 )
 def test_read_command_line_leaves_hydras_flags_launchers_and_sweepers_to_hydra(word: str) -> None:
-    assert read_command_line(["model=nano/6k", word]).needs_hydra
+    assert read_command_line(["model=nano/6k", word]).for_hydra
 
 
 def test_read_command_line_expands_globs_to_configs_in_subfolders() -> None:

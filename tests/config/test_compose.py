@@ -11,7 +11,7 @@ from hydra import initialize_config_dir
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.command_line import config_names
-from rbptrack.config.compose import checked_config, compose, config_from_values, words_for_hydra
+from rbptrack.config.compose import checked_config, compose, config_from_values, read_words, words_for_hydra
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.schema import Dtype, Launch, Rank, Sampling, SequenceRule
 
@@ -77,7 +77,7 @@ def test_compose_of_a_sweep_returns_the_configs_that_hydra_composes_for_its_cell
     expected = []
     for words_of_cell in product(*alternatives_by_position):
         with initialize_config_dir(str(conf_folder()), version_base="1.3"):
-            expected.append(checked_config(hydra_compose("config", words_for_hydra(words_of_cell))))
+            expected.append(checked_config(hydra_compose("config", words_for_hydra(read_words(words_of_cell)))))
     assert compose(words) == expected
 
 
@@ -399,7 +399,7 @@ def test_config_from_values_refuses_a_value_of_another_type(key: str, value: obj
     [
         (
             ["model=nano/6k,nano/15k", "k=1,10", "hydra/launcher=joblib"],
-            ["--multirun", "model=nano/6k,nano/15k", "k.values=[1,10]", "hydra/launcher=joblib"],
+            ["--multirun", "hydra/launcher=joblib", "model=nano/6k,nano/15k", "k.values=[1,10]"],
         ),
         (["--cfg", "job", "model=nano/?k"], ["--cfg=job", "model=nano/6k"]),
         (["-m", "--cfg=job", "model=nano/6k"], ["--cfg=job", "model=nano/6k"]),
@@ -407,8 +407,14 @@ def test_config_from_values_refuses_a_value_of_another_type(key: str, value: obj
     ],
 )
 def test_words_for_hydra_expands_patterns_and_lists(words: list[str], for_hydra: list[str]) -> None:
-    assert words_for_hydra(words) == for_hydra
+    assert words_for_hydra(read_words(words)) == for_hydra
+
+
+@pytest.mark.parametrize("word", ["hydra.job.chdir=true", "++hydra.job.chdir=True", "hydra.job={chdir: true}"])
+def test_read_words_refuses_that_cells_change_the_folder(word: str) -> None:
+    with pytest.raises(BadInput):
+        read_words(["model=nano/6k,nano/15k", word])
 
 
 def test_words_for_hydra_adds_multirun_for_a_sweeper() -> None:
-    assert words_for_hydra(["hydra/sweeper=optuna", "dataset.seq_len=64"])[0] == "--multirun"
+    assert words_for_hydra(read_words(["hydra/sweeper=optuna", "dataset.seq_len=64"]))[0] == "--multirun"

@@ -23,7 +23,18 @@ def test_optuna_minimises_cross_entropy(
     monkeypatch.chdir(tmp_path)
     lowest = rbptrack.runs()["ce"].min()
     assert yaml.safe_load(results.read_text())["best_value"] == lowest
-    assert f"{lowest:.3f} with dataset.context=" in process.stdout
+
+
+def test_killed_process_of_joblib_is_reported_in_one_line(run_program: RunProgram, tmp_path: Path) -> None:
+    """One of two cells kills its process. The other cell may be measured or not."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\nif any('popen_loky' in word for word in sys.orig_argv):\n    os.kill(os.getpid(), 9)\n"
+    )
+    words = ["-m", "hydra/launcher=joblib", "model=nano/6k,nano/15k", "dataset=pydocs", "dataset.documents=2"]
+    process = run_program(*words, env={"PYTHONPATH": str(tmp_path)})
+    assert process.returncode == 1
+    assert len(process.stderr.splitlines()) == 1, process.stderr
 
 
 def test_flag_cfg_prints_configuration_of_first_cell_and_measures_nothing(
