@@ -38,7 +38,7 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import facets, intervals
 from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram, RankTable, rank_and_rest_sums
-from rbptrack.stats import MIN_UNITS, Estimate, laws, why_no_interval
+from rbptrack.stats import Estimate, few_documents_clause, laws, why_no_interval
 
 PARTS = {
     "ce": Term("cross-entropy, nats per token", "CE"),
@@ -52,7 +52,6 @@ PARTS = {
 
 KL = "self_alignment"
 PARTS_WITH_LAW = 5  # all parts but the last one, -ln Z_Q, which may be negative and then has no logarithm
-MIN_STANDARD_ERRORS = 3.0  # the fall of CE is divided into parts if it is at least this many standard errors
 
 
 @dataclass(frozen=True)
@@ -198,9 +197,10 @@ class CeParts(Analyzer):
                         "some p(target) is above 1/R."
                     )
             if len(sizes) > 1:
-                if len(sizes) == 2 or min(len(size.sums) for size in sizes) < MIN_UNITS:
-                    report.notes.append(f"{family}: no intervals: {why_no_interval(sizes)}.")
                 sums = [size.sums for size in sizes]
+                clause = f"no intervals: {why_no_interval(sums)}" if len(sizes) == 2 else few_documents_clause(sizes)
+                if clause:
+                    report.notes.append(f"{family}: {clause}.")
                 self._add_laws(report, family, sums)
                 _add_lines(report, family, sums)
                 _add_shares(report, family, sums)
@@ -243,16 +243,16 @@ def _add_lines(report: Report, family: Family, sums: Sequence[FloatArray]) -> No
 
 
 def _add_shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
-    """Add each part's share of the fall of CE with size.
+    """Add each part's share of the fall of CE with size, if the interval of CE's exponent lies above 0.
 
     A share is the slope of a regression of the part on CE, with one point for each size. The shares of each identity
     add up to 1.
     """
     [law] = laws(family.s, sums, lambda x: mean_parts(x)[..., :1])
-    if not law or not law.alpha.value > 0 or law.alpha.value < MIN_STANDARD_ERRORS * np.sqrt(law.alpha.sampling):
+    if not law or not law.alpha.interval()[0] > 0:
         report.notes.append(
-            f"{family}: CE does not fall with size by at least {MIN_STANDARD_ERRORS:g} standard errors, so its fall is "
-            "not divided into parts."
+            f"{family}: the interval of CE's exponent does not lie above 0. It is not certain that CE falls with size, "
+            "so its fall is not divided into parts."
         )
         return
     values = np.stack([mean_parts(size_sums.sum(axis=0)) for size_sums in sums])  # (m, parts)

@@ -20,7 +20,7 @@ With k = 1, an answer succeeds if greedy decoding produces it exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -37,6 +37,7 @@ from rbptrack.analysis import (
     Report,
     Runs,
     Term,
+    counted,
     join_clauses,
     listed,
     range_text,
@@ -45,7 +46,14 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import facets
 from rbptrack.ranks import HEADLINE_KS, DocumentSums, FloatArray, RankTable, metric_label, rbp_name
-from rbptrack.stats import MIN_UNITS, estimate, laws, why_no_interval
+from rbptrack.stats import MIN_UNITS, Estimate, estimate, few_documents_clause, laws, why_no_interval
+
+MIN_DOCUMENTS_OF_N_EFF = 60
+"""The fewest documents for intervals of p_N and N_eff.
+
+A few documents hold most of the windows that succeed. In simulations, 95% intervals of N_eff contain the true value in
+79 to 83% of the draws with 20 documents of different lengths.
+"""
 
 # The columns of counts of windows.
 WINDOWS = 0  # windows
@@ -335,7 +343,8 @@ class Emergence(Analyzer):
         largest = rows[-1]
         if n > 1 and np.isfinite(largest["n_eff"]):
             rates = {name: largest[name] for name in ("S", "p_n", "independent", "runs", "documents")}
-            report.add("n_eff", estimate(counts[-1], ln_n_eff), null=np.log(n), show=np.exp, beside=rates, **keys)
+            number = _drop_error_of_few_documents(counts[-1], ln_n_eff)
+            report.add("n_eff", number, null=np.log(n), show=np.exp, beside=rates, **keys)
             mixture = {name: largest[name] for name in ("S", "p_n", "mixture", "n_eff_mixture")}
             ratio = estimate(counts[-1], ln_against_mixture)
             report.add("clustering", ratio, null=0.0, show=np.exp, beside=mixture, **keys)
@@ -370,7 +379,7 @@ class Emergence(Analyzer):
             if hits < tokens:
                 rates["n_eff"] = float(n_eff(totals))
                 rates["n_eff_mixture"] = float(np.log(rates["mixture"]) / np.log(hits / tokens))
-                ln_neg_log_p = estimate(counts, lambda sums: np.log(neg_log_p(sums)))
+                ln_neg_log_p = _drop_error_of_few_documents(counts, lambda sums: np.log(neg_log_p(sums)))
                 rates["high"], rates["low"] = np.exp(-np.exp(ln_neg_log_p.interval())).tolist()
         return rates
 
@@ -415,17 +424,37 @@ def _reasons_without_interval(
     """Yield clauses that say which numbers of a family have no interval or cannot be computed, and why."""
     windows = [size.windows for size in sizes]
     fewest = min(windows, key=len)  # the size with the fewest documents
-    if len(fewest) < MIN_UNITS:
-        yield f"no intervals: {why_no_interval([fewest])}"
-    elif len(sizes) == 2:
+    if len(fewest) < MIN_DOCUMENTS_OF_N_EFF:
+        yield (
+            f"no intervals of p_N and N_eff: there are {counted(len(fewest), 'document')}, and at least "
+            f"{MIN_DOCUMENTS_OF_N_EFF} are needed"
+        )
+    if len(sizes) == 2:
         yield f"no intervals of α_N: {why_no_interval(windows)}"
+    elif clause := few_documents_clause(windows):
+        yield clause
     if not ks:
         yield f"no window can fail, because no k is below |V| = {family.vocab_size}"
     elif len(fewest) >= MIN_UNITS:
         documents = (fewest[:, 0, :, WINDOWS] > 0).sum(axis=0)  # the number of documents with windows of each length
         rare = [str(n) for n, number in zip(lengths, documents, strict=True) if 0 < number < MIN_UNITS]
         if rare:
-            yield f"no intervals at N = {listed(rare)}: fewer than {MIN_UNITS} documents have windows of this length"
+            yield (
+                f"at N = {listed(rare)}, intervals of α_N include only the scatter between models, and other numbers "
+                f"have none: fewer than {MIN_UNITS} documents have windows of this length"
+            )
+
+
+def _drop_error_of_few_documents(counts: FloatArray, statistic: Callable[[FloatArray], FloatArray]) -> Estimate:
+    """Return the estimate of a statistic, without its error if there are fewer than `MIN_DOCUMENTS_OF_N_EFF` documents.
+
+    Args:
+        counts: counts of windows, (documents, 6).
+        statistic: a function of such counts.
+
+    """
+    number = estimate(counts, statistic)
+    return number if len(counts) >= MIN_DOCUMENTS_OF_N_EFF else number.without_error()
 
 
 def _nonempty_rows(counts: FloatArray) -> FloatArray:

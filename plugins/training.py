@@ -1,15 +1,18 @@
-"""Fit laws in size S and training tokens D to checkpoints, and the law in size at each D.
+"""Fit the law in size at each number of training tokens D, and test whether its exponent changes over training.
 
-The law is y = E + A S^-alpha + B D^-beta (Hoffmann et al., arXiv 2203.15556, eq. 2). y is cross-entropy or -ln RBP_k.
-By this law, the best size for a compute C = 6 S D grows as C^a, with a = beta / (alpha + beta). The report contains a
-for cross-entropy and for each RBP_k. If tokens grow with size, the two exponents cannot be separated (arXiv
-2605.08541), and the law is not fitted.
+The change is the exponent at the largest D minus the exponent at the smallest D, over the sizes that have checkpoints
+at both. The law of the ratio is fitted: its exponent is the change. An error that both exponents have in common, from
+models or from documents, cancels.
+
+The analyzer also fits y = E + A S^-alpha + B D^-beta (Hoffmann et al., arXiv 2203.15556, eq. 2) to all checkpoints of a
+family. y is cross-entropy or -ln RBP_k. The report contains how well this form describes the checkpoints, but not its
+exponents. No interval of them is known to cover: checkpoints of one model deviate from the law together, and different
+exponents describe the same checkpoints nearly equally well (arXiv 2605.08541).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -25,45 +28,40 @@ from rbptrack.analysis import (
     Term,
     counted,
     differing_facts,
-    format_number,
+    join_clauses,
     listed,
     newest_runs,
     read_families,
     split_by_facts,
+    verdict_clause,
     without_repeats,
 )
 from rbptrack.figures import facets
-from rbptrack.ranks import CE, HEADLINE_KS, FloatArray, metric_label, rbp_name
-from rbptrack.stats import fit_form, laws_by_metric
+from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, FloatArray, metric_label, rbp_name
+from rbptrack.stats import ce_and_neg_log_rbp, fit_form, laws, laws_by_metric
 
 POWERS = "A * S**-size_exponent + B * D**-token_exponent"
 GLOSSARY: Glossary = {
     "alpha": Term("exponent of the law in size over the checkpoints of one D", "α at D", ".4f"),
-    "optimum": Term("a = beta / (alpha + beta); the best size for a compute C = 6 S D grows as C^a", "a", ".3f"),
+    "change": Term(
+        "exponent in size at the largest D minus the exponent at the smallest D, for the same sizes",
+        "change of α",
+        "+.4f",
+    ),
+    "first_D": Term("the smallest D", "from D", ".3g"),
+    "last_D": Term("the largest D", "to D", ".3g"),
     "D": "training tokens",
-    "size_exponent": Term("alpha of E + A S^-alpha + B D^-beta", "α", ".3f"),
-    "token_exponent": Term("beta of E + A S^-alpha + B D^-beta", "β", ".3f"),
-    "E": Term("the part of y that neither more parameters nor more tokens reduce, in the unit of y", form=".4g"),
-    "R2": Term("share of the variance of ln y that the law explains", "R²", ".4f"),
+    "R2": Term("share of the variance of ln y that the law explains; near 1 whatever the form", "R²", ".4f"),
+    "largest_deviation": Term("the largest abs(measured / law - 1) over the checkpoints", "largest deviation", ".1%"),
     "checkpoints": "number of fitted checkpoints",
     "sizes": "number of sizes of the fit",
-    "condition": (
-        "condition number of (ln S, ln D): 1 if S and D are uncorrelated and spread equally; no law is fitted above 25"
-    ),
     "y": "CE in nats, or -ln RBP_k",
 }
-MAX_CONDITION = 25.0
-ROUNDING = 1e-9  # of a fit, relative to y
-"""The largest condition number at which a law in size and tokens is fitted.
+MIN_SIZES = 3
+"""The fewest sizes for a test of the change of an exponent."""
 
-In simulations, 90% of the estimates of the optimum's exponent were within 0.06 of the truth at condition 1, within
-0.09 at condition 6, and within 0.31 at condition 22, if models scatter by 1% around the law.
-"""
-
-WITHOUT_INTERVALS = (
-    "The law in size and tokens has no intervals, because the checkpoints of one model deviate from it together. "
-    "Intervals that treat them as independent points would be too narrow."
-)
+Sizes = dict[float, DocumentCounts]
+"""The counts of the checkpoints of one D, by size S."""
 
 
 class Training(Analyzer):
@@ -80,42 +78,64 @@ class Training(Analyzer):
         if not len(frame):
             report.notes.append("No family has checkpoints at several numbers of training tokens.")
             return report
-        laws = []
+        laws_of_checkpoints = []
         points = []
         groups, report.notes = _comparable_checkpoints(frame)
         for family, dataset, rows in groups:
+            by_tokens = {}
             for tokens, same_d in rows.groupby("training_tokens"):
-                self._add_alphas(report, runs[runs["run_id"].isin(same_d["run_id"])], family, float(str(tokens)))
+                d = float(str(tokens))
+                by_tokens[d] = self._add_alphas(report, runs[runs["run_id"].isin(same_d["run_id"])], family, d)
+            self._add_changes(report, by_tokens, family=family, dataset=dataset)
             for metric, y in self._logged_values(rows):
                 keys: dict[str, Any] = {"family": family, "dataset": dataset, "metric": metric}
                 law = _fit_checkpoints(report, keys, rows, y)
                 if law is not None:
-                    laws.append(keys | law)
-                    report.add("optimum", law["optimum"], **keys)
+                    laws_of_checkpoints.append(keys | law)
                 columns = {"size": rows["size"], "S": rows["non_embedding_params"], "D": rows["training_tokens"]}
                 points.append(pd.DataFrame(keys | columns | {"y": y}))
         if not points:
             report.notes.append("No metric was logged for all checkpoints of a family.")
             return report
         report.tables["points"] = pd.concat(points, ignore_index=True)
-        if laws:
-            report.tables["law"] = pd.DataFrame(laws)
-            report.notes.append(WITHOUT_INTERVALS)
+        if laws_of_checkpoints:
+            report.tables["law"] = pd.DataFrame(laws_of_checkpoints)
         _draw(report)
         report.notes = list(dict.fromkeys(report.notes))  # a note that several D share appears once
-        report.headline = _headline(report, laws)
+        report.headline = _headline(report)
         return report
 
-    def _add_alphas(self, report: Report, runs: Runs, family: str, tokens: float) -> None:
-        """Add the law in size over the checkpoints of one D, if there are several sizes."""
+    def _add_alphas(self, report: Report, runs: Runs, family: str, tokens: float) -> Sizes:
+        """Add the law in size over the checkpoints of one D, if there are several sizes. Return the counts."""
         reading = read_families(runs, self.ks)
+        sizes: Sizes = {}
         for checkpoints, counts in reading:
+            sizes |= zip(checkpoints.s.tolist(), counts, strict=True)
             if len(checkpoints.s) < 2:
                 continue
             for metric, law in laws_by_metric(checkpoints.s, counts).items():
                 keys: dict[str, Any] = {"family": family, "dataset": checkpoints.dataset, "metric": metric, "D": tokens}
                 report.add("alpha", law.alpha, **keys, beside={"R2": law.r2, "sizes": law.sizes})
         report.notes += reading.notes
+        return sizes
+
+    def _add_changes(self, report: Report, by_tokens: dict[float, Sizes], *, family: str, dataset: str) -> None:
+        """Add the changes of exponents from the smallest to the largest D, if both have at least 3 sizes in common."""
+        first, last = min(by_tokens), max(by_tokens)
+        shared = sorted(by_tokens[first].keys() & by_tokens[last].keys())
+        pairs = [(by_tokens[first][s], by_tokens[last][s]) for s in shared]
+        if len(shared) < MIN_SIZES or not all(np.array_equal(a.document, b.document) for a, b in pairs):
+            return
+        metrics = [CE, *map(rbp_name, pairs[0][0].ks)]
+        sums = [np.stack([a.sums, b.sums], axis=1) for a, b in pairs]
+        ratios = laws(
+            np.array(shared), sums, lambda x: ce_and_neg_log_rbp(x[..., 1, :]) / ce_and_neg_log_rbp(x[..., 0, :])
+        )
+        for metric, ratio in zip(metrics, ratios, strict=True):
+            if ratio:
+                beside = {"first_D": first, "last_D": last, "sizes": ratio.sizes}
+                keys: dict[str, Any] = {"family": family, "dataset": dataset, "metric": metric}
+                report.add("change", ratio.alpha, **keys, null=0.0, beside=beside)
 
     def _logged_values(self, rows: pd.DataFrame) -> Iterator[tuple[str, FloatArray]]:
         """Yield each metric that all checkpoints have, with its values as y (CE or -ln RBP_k), (rows,).
@@ -135,33 +155,24 @@ def _fit_checkpoints(report: Report, keys: dict[str, str], rows: pd.DataFrame, y
     """Fit the law of one metric in size and tokens. y: CE or -ln RBP_k of each checkpoint, (rows,).
 
     Returns:
-        The columns of the table `law`. None, with a note in the report, if the checkpoints are too few, if size and
-        tokens cannot be separated, or if the best law does not fall with both.
+        The columns of the table `law`. None, with a note in the report, if the checkpoints are too few.
 
     """
     s = rows["non_embedding_params"].to_numpy(np.float64)
     d = rows["training_tokens"].to_numpy(np.float64)
-    name = f"{keys['family']} on {keys['dataset']}"
     sizes = len(np.unique(s))
     values_of_d = len(np.unique(d))
     if sizes < 3 or values_of_d < 3 or len(rows) < 8:
         report.notes.append(
-            f"{name}: the law in size and tokens needs 8 checkpoints of 3 sizes at 3 values of D; there are "
-            f"{len(rows)} of {counted(sizes, 'size')} at {counted(values_of_d, 'value')} of D."
+            f"{keys['family']} on {keys['dataset']}: the law in size and tokens needs 8 checkpoints of 3 sizes at 3 "
+            f"values of D; there are {len(rows)} of {counted(sizes, 'size')} at {counted(values_of_d, 'value')} of D."
         )
         return None
-    condition = design_condition(s, d)
-    if condition > MAX_CONDITION:
-        report.notes.append(
-            f"{name}: no law in size and tokens, because the two vary together, or one of them varies too little "
-            f"(condition number {condition:.3g}; at most {MAX_CONDITION:g} is allowed)."
-        )
-        return None
-    law = fit_law(s, d, y)
-    if law is None:
-        report.notes.append(f"{name}: no law in size and tokens, because the best one does not fall with both.")
-        return None
-    return law | {"checkpoints": len(y), "sizes": sizes, "condition": condition}
+    fitted = fit_form(f"E + {POWERS}", s, y, d, with_intervals=False)
+    if fitted.parameters["E"].value < 0:
+        fitted = fit_form(POWERS, s, y, d, with_intervals=False)
+    deviation = float(np.abs(y / fitted.curve(s, d) - 1).max())
+    return {"R2": fitted.r2, "largest_deviation": deviation, "checkpoints": len(y), "sizes": sizes}
 
 
 def _draw(report: Report) -> None:
@@ -176,51 +187,6 @@ def _draw(report: Report) -> None:
         rows = rows.assign(panel=rows["family"] + ", " + rows["dataset"])
         rows = rows.rename(columns={"D": tokens, "alpha": "α"})
         report.figures["alpha"] = facets(rows, x=tokens, y="α", colour="metric", facet="panel")
-
-
-def design_condition(s: FloatArray, d: FloatArray) -> float:
-    """Return the condition number of the centred matrix (ln S, ln D).
-
-    It is 1 if ln S and ln D are uncorrelated and have the same variance. It is large if they are correlated, or if one
-    of them varies much less than the other. It is infinite if D is proportional to S. Source: arXiv 2605.08541.
-    """
-    logs = np.log(np.column_stack([s, d]))
-    largest, smallest = np.linalg.svd(logs - logs.mean(axis=0), compute_uv=False)
-    return float(largest / smallest) if smallest > 1e-9 * largest else inf
-
-
-def fit_law(s: FloatArray, d: FloatArray, y: FloatArray) -> dict[str, float] | None:
-    """Fit y = E + A S^-alpha + B D^-beta with E >= 0 by least squares of ln y.
-
-    Args:
-        s: sizes S, (n,), with at least 3 different values.
-        d: training tokens D, (n,), with at least 3 different values.
-        y: positive values, (n,), at least 8.
-
-    Returns:
-        The keys optimum, size_exponent, token_exponent, E and R2. None if the best law does not fall with both size and
-        tokens.
-
-    """
-    fitted = fit_form(f"E + {POWERS}", s, y, d, with_intervals=False)
-    e = fitted.parameters["E"].value
-    if e < 0:
-        fitted = fit_form(POWERS, s, y, d, with_intervals=False)
-        e = 0.0
-    alpha = fitted.parameters["size_exponent"].value
-    beta = fitted.parameters["token_exponent"].value
-    fall_with_size = fitted.parameters["A"].value * (s.min() ** -alpha - s.max() ** -alpha)
-    fall_with_tokens = fitted.parameters["B"].value * (d.min() ** -beta - d.max() ** -beta)
-    # A term that falls by no more than rounding has no exponent: every exponent fits.
-    if min(alpha, beta) <= 0 or min(fall_with_size, fall_with_tokens) <= ROUNDING * y.min():
-        return None
-    return {
-        "optimum": beta / (alpha + beta),
-        "size_exponent": alpha,
-        "token_exponent": beta,
-        "E": e,
-        "R2": fitted.r2,
-    }
 
 
 def _comparable_checkpoints(frame: pd.DataFrame) -> tuple[list[tuple[str, str, pd.DataFrame]], list[str]]:
@@ -258,21 +224,11 @@ def _repeats_checkpoint(rows: pd.DataFrame) -> pd.Series[bool]:
     return revision != kept.reindex(rows.index)
 
 
-def _headline(report: Report, laws: list[dict[str, Any]]) -> str:
-    """Return the exponents a of the first family, or else how CE's exponent in size changes over training."""
-    if laws:
-        family, dataset = laws[0]["family"], laws[0]["dataset"]
-        first_family = [law for law in laws if (law["family"], law["dataset"]) == (family, dataset)]
-        optima = []
-        for law in first_family[:2]:
-            optima.append(f"{format_number(law['optimum'], '.2f')} for {metric_label(law['metric'])}")
-        return f"{family} on {dataset}: the best size grows with compute as C^a, a = {listed(optima)}."
-    if "alpha" not in report.questions:
+def _headline(report: Report) -> str:
+    """Return how often the exponent of CE in size grows or falls over training."""
+    if "change" not in report.questions:
         return ""
-    rows = report.frame("alpha")
-    for (family, dataset), family_rows in rows[rows["metric"] == CE].groupby(["family", "dataset"], sort=False):
-        if len(family_rows) > 1:
-            alphas = family_rows.sort_values("D", kind="stable")["alpha"].to_numpy(np.float64)
-            first, last = format_number(alphas[0], ".3f"), format_number(alphas[-1], ".3f")
-            return f"{family} on {dataset}: CE's exponent in size goes from {first} to {last} over training."
-    return ""
+    rows = report.frame("change").rename(columns={"change": "change of α"})
+    texts = {"above": "CE's exponent in size grows over training", "below": "CE's exponent in size falls over training"}
+    none = "no change of CE's exponent in size over training was found"
+    return join_clauses(verdict_clause(rows[rows["metric"] == CE], texts, noun="case", none=none, span="change of α"))

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from rbptrack.ranks import DocumentCounts, FloatArray
+from rbptrack.ranks import FloatArray
 from rbptrack.stats import Law, laws
-from rbptrack.stats.documents import Statistic
+from rbptrack.stats.documents import Statistic, SumsLike
 from rbptrack.stats.estimate import Estimate
 
 ROOT = Path(__file__).parent.parent
@@ -69,7 +69,7 @@ def rejection(claim: str, number: Estimate, null: float = 0.0) -> dict[str, bool
     return {} if np.isnan(p) else {claim: p < 0.05}
 
 
-def fit_laws(s: FloatArray, counts: Sequence[DocumentCounts], statistic: Statistic) -> list[Law]:
+def fit_laws(s: FloatArray, counts: Sequence[SumsLike], statistic: Statistic) -> list[Law]:
     """Fit the law of each value of a statistic. Values that are not positive at every size are left out."""
     return [law for law in laws(s, counts, statistic) if law is not None]
 

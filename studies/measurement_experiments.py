@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from plugins.breakdown import GLOSSARY, compare_with_rest
@@ -46,14 +45,23 @@ from plugins.emergence import (
 )
 from plugins.lognormal import Lognormal, fit_ranks, maximum_likelihood, rank_sums
 from plugins.proxies import PROXIES, kendall_tau, largest_by_chance, leave_families_out
-from plugins.training import design_condition, fit_law
 from rbptrack.analysis import Report, Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, IntArray, RankTable, log_grid
 from rbptrack.stats import cross_entropy, estimate, estimate_from_influences, law_in_k, laws, rbp
 from rbptrack.stats.changes import Changes, PairCounts, judge
-from studies.experiment import Experiment, Outcomes, Settings, coverage, grid, rejection
-from studies.simulation import TOKENS, Documents, Family, Texts, difficulties, population, typical_document_y
+from studies.experiment import Experiment, Outcomes, Settings, coverage, fit_laws, grid, rejection
+from studies.simulation import (
+    ALPHA,
+    CE_OF_SMALLEST,
+    TOKENS,
+    Documents,
+    Family,
+    Texts,
+    difficulties,
+    population,
+    typical_document_y,
+)
 
 VOCABULARY = 2048  # number of entries
 _KINDS = 400  # number of kinds of documents. Each kind has a distribution of ranks of its own.
@@ -569,44 +577,29 @@ def _exceeds_chance(values: FloatArray, scores: FloatArray) -> bool:
 
 
 def training(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Compute the errors of the fit of E + A S^-alpha + B D^-beta, with the constants of Hoffmann et al.
+    """Check the change of CE's exponent in size over training, for the first and the last of six checkpoints.
 
-    The fit is difficult if the number of training tokens D grows with the size S. `condition` says how strongly.
+    CE falls with size and with training by factors that do not depend on each other, so the exponent does not change.
+    The scatter of neighbouring checkpoints of a model is correlated by `ar`.
     """
-    s, d = _checkpoint_sizes(cell["m"], cell["condition"])
-    noise = rng.standard_normal((cell["m"], 6))
-    for i in range(1, 6):
-        noise[:, i] = cell["ar"] * noise[:, i - 1] + np.sqrt(1 - cell["ar"] ** 2) * noise[:, i]
-    y = (1.7 + 400 * s**-0.34 + 410 * d**-0.28) * np.exp(cell["tau"] * noise.ravel())
-    law = fit_law(s, d, y)
-    if law is None:
-        return {}
+    family = Family(cell["m"], cell["tau"])
+    documents = Documents.draw(rng, Texts(cell["D"], "skewed", "uneven"))
+    scatter = rng.standard_normal((2, cell["m"]))
+    correlation = cell["ar"] ** 5
+    scatter[1] = correlation * scatter[0] + np.sqrt(1 - correlation**2) * scatter[1]
+    sums = []
+    for i, place in enumerate(np.linspace(-1, 1, cell["m"])):
+        by_checkpoint = []
+        for factor, deviation in zip((1.5, 1.0), scatter[:, i], strict=True):
+            ce = CE_OF_SMALLEST * factor * family.curve(ALPHA)[i] * np.exp(cell["tau"] * deviation)
+            counts = documents.measure(rng, ce=ce, neg_log_rbp=np.ones(1), ks=(1,), place=round(float(place), 6))
+            by_checkpoint.append(counts.sums)
+        sums.append(np.stack(by_checkpoint, axis=1))
+    [ratio] = fit_laws(family.s, sums, lambda x: cross_entropy(x[..., 1, :]) / cross_entropy(x[..., 0, :]))
     return {
-        "error: a of the best size, which grows as C^a (a = 0.45)": law["optimum"] - 0.28 / (0.34 + 0.28),
-        "error: exponent in size of the law in size and tokens (0.34)": law["size_exponent"] - 0.34,
+        **coverage("covers: change of CE's exponent over training", ratio.alpha, 0.0),
+        **rejection("false: CE's exponent changes over training", ratio.alpha),
     }
-
-
-@cache
-def _checkpoint_sizes(m: int, condition: float) -> tuple[FloatArray, FloatArray]:
-    """Return S and D of six checkpoints of each size, (6 m,).
-
-    Args:
-        m: the number of sizes.
-        condition: the condition number of the columns ln S and ln D. With 1, all sizes have the same D. Otherwise D is
-            spread around 20 S, and the width of the spread follows from the condition number.
-
-    """
-    s = np.repeat(np.geomspace(1e7, 1e9, m), 6)
-    if condition == 1:
-        return s, np.tile(np.geomspace(1e9, 1e11, 6), m)
-    spread = np.tile(np.linspace(-1, 1, 6), m)
-
-    def tokens(ln_width: float) -> FloatArray:
-        return np.asarray(20 * s * np.exp(np.exp(ln_width) * spread))
-
-    ln_width = brentq(lambda x: np.log(design_condition(s, tokens(x)) / condition), -3.0, 1.5)
-    return s, tokens(ln_width)
 
 
 EXPERIMENTS = {
@@ -633,6 +626,6 @@ EXPERIMENTS = {
     "draft": Experiment(grid(D=(20, 50, 200), lengths=LENGTHS), draft, draws=50),
     "proxies": Experiment(grid(offsets=(0.0, 1.0)), proxies, draws=50),
     "training": Experiment(
-        grid(m=(4, 6), condition=(1.0, 6.0, 22.0), tau=(0.002, 0.01), ar=(0.0, 0.9)), training, draws=15
+        grid(m=(3, 6), D=(50, 200), tau=(0.002, 0.01), ar=(0.0, 0.9)), training
     ),
 }  # fmt: skip

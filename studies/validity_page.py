@@ -448,19 +448,6 @@ QUOTES = [
     ),
     Quote("plugins/forms.py", "was found in {}% of the families.", (Rate("found: a bend", experiment="forms"),)),
     Quote(
-        "plugins/training.py",
-        "within {} of the truth at condition 1, within {} at condition 6, and within {} at condition 22,",
-        tuple(
-            Rate(
-                "error: a of the best size, which grows as C^a (a = 0.45)",
-                rf"condition={condition} tau=0.01",
-                "most",
-                digits=2,
-            )
-            for condition in (1, 6, 22)
-        ),
-    ),
-    Quote(
         "rbptrack/stats/documents.py",
         "95% intervals of an exponent contained the true value in {}% of cases.",
         (Rate("share: RBP_1's α is covered by an interval that takes tokens for independent"),),

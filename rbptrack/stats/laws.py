@@ -63,13 +63,16 @@ class Law:
     def sigma(self) -> FloatArray:
         """The covariance of ln y over documents, (m, m).
 
-        It is 0 if single documents are unknown, and NaN if there are fewer than `documents.MIN_UNITS` documents.
+        It is 0 if single documents are unknown, or if there are fewer than `documents.MIN_UNITS` documents.
         """
         return np.asarray(self.lines.sigma[self.place])
 
     @property
     def documents(self) -> DocumentInfluences | None:
-        """The influences of documents on ln y, (documents, m); None if single documents are unknown."""
+        """The influences of documents on ln y, (documents, m).
+
+        None if single documents are unknown, or if there are fewer than `documents.MIN_UNITS` documents.
+        """
         documents = self.lines.documents
         if documents is None:
             return None
@@ -290,21 +293,36 @@ def laws(s: FloatArray, sizes: Sequence[SumsLike], statistic: Statistic) -> list
 
 
 def missing_interval_clause(laws: Mapping[str, Law], counts: Sequence[DocumentCounts]) -> str:
-    """Return a clause that names the laws without an interval and says why; empty if every law has an interval.
+    """Return a clause that says what the intervals of laws lack; empty if they lack nothing.
 
-    `laws` has the laws by metric that were fitted to `counts`, the counts of each size.
+    The clause names the laws without an interval and says why. If there are too few documents, it says that intervals
+    include only the scatter between models. `laws` has the laws by metric that were fitted to `counts`, the counts of
+    each size.
     """
     metrics = [metric_label(metric) for metric, law in laws.items() if not law.alpha.has_interval]
-    return f"no interval for the law of {listed(metrics)}: {why_no_interval(counts)}" if metrics else ""
+    if metrics:
+        return f"no interval for the law of {listed(metrics)}: {why_no_interval(counts)}"
+    return few_documents_clause(counts) if laws else ""
+
+
+def few_documents_clause(sizes: Sequence[SumsLike]) -> str:
+    """Return a clause that says that there are too few documents for their error; empty if there are enough.
+
+    It is also empty if single documents are unknown. sizes: the sums of each size that laws were fitted to.
+    """
+    fewest = min(sizes, key=_count_units)
+    if any(map(only_totals, sizes)) or _count_units(fewest) >= MIN_UNITS:
+        return ""
+    return (
+        "intervals and tests of laws in size include the scatter between models, but not the choice of documents, "
+        f"because there are only {_too_few_clause(fewest)}"
+    )
 
 
 def why_no_interval(sizes: Sequence[SumsLike]) -> str:
     """Return a clause that says why a law has no interval. sizes: the sums of each size that the law was fitted to."""
     if len(sizes) == 2:
         return "2 sizes do not show the scatter around the law"
-    fewest = min(sizes, key=_count_units)
-    if _count_units(fewest) < MIN_UNITS:
-        return _too_few_clause(fewest)
     return "if one certain document were left out, the values at some size would be 0 or 1"
 
 

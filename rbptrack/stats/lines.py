@@ -21,6 +21,7 @@ import numpy as np
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.documents import (
+    MIN_UNITS,
     DocumentInfluences,
     combined_influences,
     covariance,
@@ -42,7 +43,7 @@ class Lines:
         y: the positive values, (quantities, m).
         sigma: covariance of ln y over documents, (quantities, m, m).
         documents: influences of documents on ln y, with `u` of the shape (documents, quantities, m); None if single
-            documents are unknown.
+            documents are unknown, or if there are fewer than `documents.MIN_UNITS`.
 
     """
 
@@ -190,14 +191,15 @@ def lines_through(s: FloatArray, y: FloatArray, documents: Sequence[DocumentInfl
         y: positive values, (quantities, m).
         documents: the influences of documents on ln y at each size, m of them, with `u` of the shape (documents,
             quantities). If all have the same number of documents, row i of each must belong to the same document.
-            Otherwise the sizes count as measured on different documents. None if single documents are unknown.
+            Otherwise the sizes count as measured on different documents. None if single documents are unknown. With
+            fewer than `documents.MIN_UNITS` documents, their error is not computed, as if they were unknown.
 
     """
     order = np.argsort(s, kind="stable")
     s = np.asarray(s, dtype=np.float64)[order]
     y = np.asarray(y, dtype=np.float64)[:, order]
     sigma = np.zeros((len(y), len(s), len(s)))
-    if documents is None:
+    if documents is None or min(len(size.u) for size in documents) < MIN_UNITS:
         return Lines(s, y, sigma)
     u = [documents[i].u for i in order]
     shares = [documents[i].shares for i in order]

@@ -145,7 +145,7 @@ def test_emergence_has_no_interval_at_an_n_for_which_too_few_documents_are_long_
         ranks = 1 + (np.random.default_rng(i).random(len(document)) >= 0.85 + 0.03 * i)
         tables[s] = rank_table(ranks, document=document, position=position)
     report = Emergence(ks=(1,), lengths=(4, 16)).analyze(family_runs(tables))
-    for question in ("n_eff", "clustering", "alpha_n", "delta_n"):
+    for question in ("n_eff", "clustering"):
         rows = report.frame(question).set_index("N")
         assert np.isfinite(rows.loc[4, ["low", "high"]].astype(float)).all()
         assert rows.loc[16, ["low", "high"]].isna().all()
@@ -191,12 +191,22 @@ def test_emergence_leaves_out_n_with_runs_in_few_documents() -> None:
         assert np.isnan(report.tables["windows"].set_index("N").loc[8, "p_n"]) == is_left_out
 
 
+def test_n_eff_of_59_documents_has_no_interval_and_a_note() -> None:
+    reports = {}
+    for documents in (59, 60):
+        runs = family_runs({s: blocks_of_10_tokens(0.5 + i / 10, documents=documents) for i, s in enumerate(SIZES[:3])})
+        reports[documents] = Emergence(ks=(1,), lengths=(2,)).analyze(runs)
+    assert reports[59].frame("n_eff")[["low", "high", "p"]].isna().all(axis=None)
+    assert reports[60].frame("n_eff")[["low", "high", "p"]].notna().all(axis=None)
+    assert any("59 documents" in note for note in reports[59].notes)
+
+
 def test_emergence_of_five_documents_has_no_intervals_and_a_note() -> None:
     runs = family_runs({s: blocks_of_10_tokens(0.5 + i / 10, documents=5) for i, s in enumerate(SIZES[:3])})
     report = Emergence(lengths=(2,)).analyze(runs)
     assert len(report.frame("n_eff"))
     assert "below" not in report.headline
-    assert any("no intervals: 5 " in note for note in report.notes)
+    assert any("5 documents" in note for note in report.notes)
     assert report.tables["windows"][["low", "high"]].isna().all(axis=None)
 
 

@@ -168,13 +168,16 @@ def test_power_law_of_one_size_has_points_and_a_note_but_no_law():
 
 
 @without_figures
-def test_power_law_of_five_documents_has_no_intervals_and_says_so_in_headline():
-    report = PowerLaw(at=(1e9,)).analyze(example_runs(documents=5, families={"alpha": 6}))
-    assert report.results[["low", "high"]].isna().all(axis=None)
-    assert report.tables["laws"][["low", "high"]].isna().all(axis=None)
+def test_power_law_of_five_documents_has_intervals_of_scatter_alone_and_a_note():
+    """They are the intervals of the same metrics without documents."""
+    runs = example_runs(documents=5, families={"alpha": 6})
+    report = PowerLaw(ks=(1,)).analyze(runs)
+    imported = runs.frame.assign(without_ranks=True).drop(columns="name")
+    expected = PowerLaw(ks=(1,)).analyze(Runs(imported, RankTables({}))).frame("alpha")
+    np.testing.assert_allclose(report.frame("alpha")[["low", "high"]], expected[["low", "high"]])
+    assert np.isfinite(expected[["low", "high"]]).all(axis=None)
     assert report.tables["points"][["low", "high"]].isna().all(axis=None)
-    assert "none" not in report.headline
-    assert "without" in report.headline or "too few" in report.headline
+    assert any("5 documents" in note for note in report.notes)
 
 
 def add_floor(rows):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from plugins.training import Training, design_condition, fit_law
+from plugins.training import Training
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import AnalyzerContract
@@ -40,20 +40,34 @@ def runs_of_checkpoints(sizes: int = 4, **columns: Any) -> Runs:
     return Runs(pd.DataFrame(rows).assign(**columns), RankTables({}))
 
 
-def test_training_recovers_law_and_optimum(tmp_path: Path) -> None:
-    """The optimum is the exponent in D divided by the sum of both exponents."""
+def test_law_of_additive_checkpoints_describes_them_exactly_and_has_no_exponents(tmp_path: Path) -> None:
     report = Training(ks=(1,)).analyze(runs_of_checkpoints())
     law = report.tables["law"].set_index("metric")
-    assert law.loc["ce", "size_exponent"] == pytest.approx(0.35, rel=0.001)
-    assert law.loc["ce", "token_exponent"] == pytest.approx(0.4, rel=0.001)
-    assert law.loc["ce", "E"] == pytest.approx(1, rel=0.001)
-    assert law.loc["ce", "optimum"] == pytest.approx(0.4 / 0.75, rel=0.001)
-    assert law.loc["rbp_1", "optimum"] == pytest.approx(0.3 / 0.65, rel=0.001)
+    np.testing.assert_allclose(law["R2"].astype(float), 1.0, atol=1e-6)
+    np.testing.assert_allclose(law["largest_deviation"].astype(float), 0.0, atol=1e-4)
     assert (law["checkpoints"] == 20).all()
-    assert "0.53" in report.headline
-    assert any("independent points" in note for note in report.notes)
+    assert set(law.columns) == {"family", "dataset", "R2", "largest_deviation", "checkpoints", "sizes"}
     for name, figure in report.figures.items():
         save(figure, tmp_path / f"{name}.svg")
+
+
+def test_change_is_exponent_at_the_largest_minus_that_at_the_smallest_number_of_tokens() -> None:
+    report = Training(ks=(1,)).analyze(runs_of_checkpoints())
+    alphas = report.frame("alpha").set_index(["metric", "D"])["alpha"]
+    for row in report.frame("change").to_dict("records"):
+        first, last = alphas[row["metric"], 64 * 2048.0], alphas[row["metric"], 1024 * 2048.0]
+        assert row["change"] == pytest.approx(last - first, rel=1e-9)
+        assert row["low"] < row["change"] < row["high"]
+
+
+def test_change_of_multiplicative_checkpoints_is_not_found() -> None:
+    frame = runs_of_checkpoints().frame.drop(columns="name")
+    size, tokens = (frame[name].astype(float) for name in ("non_embedding_params", "training_tokens"))
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.003, len(frame)))
+    frame["ce"] = 30 * size**-0.1 * tokens**-0.1 * noise
+    report = Training(ks=()).analyze(Runs(frame, RankTables({})))
+    assert report.frame("change")["verdict"].tolist() == ["undecided"]
+    assert "(1 undecided)" in report.headline
 
 
 def test_alpha_at_each_number_of_tokens_is_that_of_its_checkpoints() -> None:
@@ -78,57 +92,15 @@ def test_training_of_metric_that_a_checkpoint_lacks_has_no_results_but_a_note() 
     assert any("No metric" in note for note in report.notes)
 
 
-def test_fit_law_recovers_exponents_and_floor_from_noisy_points() -> None:
-    rng = np.random.default_rng(0)
-    s, d = (values.ravel() for values in np.meshgrid(np.geomspace(1e6, 1e9, 5), np.geomspace(1e9, 1e11, 5)))
-    y = 1.5 + 400 * s**-0.3 + 2000 * d**-0.35
-    law = fit_law(s, d, y * np.exp(rng.normal(0, 0.0005, len(s))))
-    assert law is not None
-    assert law["optimum"] == pytest.approx(0.35 / 0.65, abs=0.03)
-    assert law["size_exponent"] == pytest.approx(0.3, abs=0.03)
-    assert law["E"] == pytest.approx(1.5, abs=0.1)
-
-
-@pytest.mark.parametrize("size_share", [0.0, 1.0])
-def test_fit_law_needs_values_that_fall_with_size_and_tokens(size_share: float) -> None:
-    s = np.repeat([1e5, 1e6, 1e7], 4)
-    d = np.tile([1e8, 1e9, 1e10, 1e11], 3)
-    assert fit_law(s, d, 1 + 30 * (size_share * s**-0.3 + (1 - size_share) * d**-0.3)) is None
-    assert fit_law(s, d, np.full(12, 3.0)) is None
-
-
-def test_fit_law_has_no_negative_floor() -> None:
-    s, d = (values.ravel() for values in np.meshgrid(np.geomspace(1e6, 1e9, 5), np.geomspace(1e9, 1e11, 5)))
-    y = 400 * s**-0.3 + 2000 * d**-0.35
-    law = fit_law(s, d, y * (1 - 0.02 / y))
-    assert law is not None
-    assert law["E"] == 0
-
-
-def test_training_has_no_law_but_a_note_if_y_rises_with_tokens() -> None:
-    frame = runs_of_checkpoints().frame.drop(columns="name")
-    size, tokens = (frame[name].astype(float) for name in ("non_embedding_params", "training_tokens"))
-    frame["ce"] = 1 + 30 * size**-0.35 + 0.01 * tokens**0.2
-    report = Training(ks=()).analyze(Runs(frame, RankTables({})))
-    assert "law" not in report.tables
-    assert any("does not fall" in note for note in report.notes)
-
-
-def test_optimum_has_no_interval() -> None:
-    report = Training(ks=(1,)).analyze(runs_of_checkpoints())
-    assert report.frame("optimum")[["low", "high"]].isna().all(axis=None)
-
-
 def test_training_fits_one_law_for_each_kind_of_candidates() -> None:
     frame = runs_of_checkpoints().frame
     of_vocabulary = frame.assign(candidates="vocabulary")
     of_tokenizer = frame.assign(candidates="tokenizer", ce=0.8 * frame["ce"], run_id="other " + frame["run_id"])
     both = pd.concat([of_vocabulary, of_tokenizer], ignore_index=True)
     report = Training(ks=()).analyze(Runs(both.drop(columns="name"), RankTables({})))
-    law = report.tables["law"].set_index("family")
-    assert set(law.index) == {"toy candidates tokenizer", "toy candidates vocabulary"}
-    np.testing.assert_allclose(law["size_exponent"].astype(float), 0.35, rtol=0.01)
-    assert set(report.frame("alpha")["family"]) == set(law.index)
+    kinds = {"toy candidates tokenizer", "toy candidates vocabulary"}
+    assert set(report.tables["law"]["family"]) == kinds
+    assert set(report.frame("alpha")["family"]) == set(report.frame("change")["family"]) == kinds
 
 
 def test_training_counts_checkpoint_that_has_two_names_once() -> None:
@@ -141,34 +113,17 @@ def test_training_counts_checkpoint_that_has_two_names_once() -> None:
     assert any("another revision" in note for note in report.notes)
 
 
-def test_training_of_constant_tokens_per_parameter_has_no_law_and_a_note() -> None:
-    frame = runs_of_checkpoints().frame.drop(columns="name")
-    frame["training_tokens"] = 20.0 * frame["non_embedding_params"].astype(float) * np.tile([0.95, 1.0, 1.05, 1, 1], 4)
-    report = Training().analyze(Runs(frame, RankTables({})))
-    assert "law" not in report.tables
-    assert any("condition" in note for note in report.notes)
-
-
-def test_design_condition_of_proportional_sizes_and_tokens_is_infinite() -> None:
-    assert design_condition(np.array([1.0, 2.0, 4.0]), np.array([3.0, 6.0, 12.0])) == np.inf
-
-
-def test_design_condition_of_uncorrelated_sizes_and_tokens_is_ratio_of_their_spreads() -> None:
-    s = np.repeat([1e8, 1e9, 1e10], 3)
-    d = np.tile([1e9, 1e10, 1e11], 3)
-    assert design_condition(s, d) == pytest.approx(1)
-    assert design_condition(s**0.1, d) == pytest.approx(10)
-
-
-def test_headline_of_two_families_is_about_the_first() -> None:
-    toy = runs_of_checkpoints(2).frame.drop(columns="name")
+def test_headline_counts_the_families_whose_exponent_grows() -> None:
+    """CE of zoo falls as S^-0.1 at the first checkpoints, and as S^-0.2 at the last ones, with a scatter of 0.1%."""
+    toy = runs_of_checkpoints(4).frame.drop(columns="name")
+    size, tokens = (toy[name].astype(float) for name in ("non_embedding_params", "training_tokens"))
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.001, len(toy)))
+    toy["ce"] = 30 * size**-0.1 * noise
     zoo = toy.assign(family="zoo", run_id="zoo " + toy["run_id"], model="zoo " + toy["model"])
-    zoo["training_tokens"] = 8.0 * toy["training_tokens"]
-    zoo["ce"] = toy["ce"] ** 2
-    both = Runs(pd.concat([toy, zoo], ignore_index=True), RankTables({}))
-    headline_of_toy = Training(ks=(1,)).analyze(runs_of_checkpoints(2)).headline
-    assert "toy on text" in headline_of_toy
-    assert Training(ks=(1,)).analyze(both).headline == headline_of_toy
+    zoo["ce"] = 30 * size ** -(0.1 + 0.1 * np.log(tokens / tokens.min()) / np.log(16)) * noise
+    report = Training(ks=()).analyze(Runs(pd.concat([toy, zoo], ignore_index=True), RankTables({})))
+    assert report.frame("change").set_index("family").loc["zoo", "change"] == pytest.approx(0.1, abs=0.002)
+    assert "in 1 of 2" in report.headline
 
 
 def test_training_of_two_sizes_has_alpha_without_interval_and_no_law() -> None:
