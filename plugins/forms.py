@@ -1,13 +1,11 @@
-"""Compare A S^-alpha, E + A S^-alpha and a form of your own by their predictions for the largest sizes.
+"""Test whether a law bends, bound the floor E of E + A S^-alpha, and fit a form of your own.
 
-Each form is fitted without the largest 1, 2 and 3 sizes. The report compares the errors of the forms at these sizes.
-By chance, E + A S^-alpha predicts them better than A S^-alpha in 9 to 20% of simulated laws that have no floor. The
-report also contains AICc. With 6 sizes, AICc prefers E + A S^-alpha only if its sum of squared residuals is below 0.7%
-of that of A S^-alpha. The interval of E is a profile interval, which includes only the scatter of models. Its upper end
-is the largest floor that the data permit.
+The bend is the coefficient of (ln S)^2 in a fit of ln y. A law bends upward if it flattens with size. Each law is
+tested for itself, so that one of 20 straight laws is said to bend.
 
-The bend is the coefficient of (ln S)^2 in a fit of ln y. The test of the bend may miss floors: in simulation, a floor
-of 30% of y at the largest of 6 to 12 sizes was found in 0 to 2% of the families.
+The interval of E contains the values of E at which ln(y - E) does not curve over ln S. Its upper end is the largest
+floor that the data permit. It includes the noise of documents and the scatter of the models. E = 0 is excluded exactly
+if the law bends.
 
 Huber's estimate of alpha gives less weight to a model that is far from the law. If it differs much from alpha, a single
 model decides the law.
@@ -15,12 +13,10 @@ model decides the law.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from pydantic import PositiveInt, field_validator
 
 from rbptrack.analysis import (
@@ -31,19 +27,18 @@ from rbptrack.analysis import (
     Runs,
     Term,
     counted,
+    format_number,
     join_clauses,
     listed,
     read_families,
-    verdict_clause,
 )
-from rbptrack.figures import facets
+from rbptrack.figures import intervals
 from rbptrack.ranks import HEADLINE_KS, FloatArray, metric_label
 from rbptrack.stats import (
-    MIN_SIZES,
-    FormFit,
+    MIN_TESTED_SIZES,
     Law,
+    bend_text,
     check_form,
-    fit,
     fit_floor,
     fit_form,
     huber_alpha,
@@ -56,32 +51,21 @@ from rbptrack.stats import (
 GLOSSARY: Glossary = {
     "alpha": Term("exponent of A S^-α", "α"),
     "huber": Term("alpha by Huber's method, which gives less weight to models far from the law", "α by Huber"),
-    "bend": Term("coefficient of (ln S)^2 in a fit of ln y; if above 0, the law flattens with size", form="+.3g"),
-    "floor": Term("E of E + A S^-α with its profile interval: CE in nats, or -ln RBP_k", "E"),
+    "bend": Term("coefficient of (ln S)^2 in a fit of ln y; above 0 the law bends upward", form="+.3g"),
+    "p_of_bend": Term("p-value of a bend of 0, for this law alone", "p", ".3f"),
+    "fit": "the outcome of the test at the 5% level; empty if no bend was found",
+    "floor": Term("E of E + A S^-α with its interval: CE in nats, or -ln RBP_k", "E"),
     "largest_floor": Term("upper end of the interval of E, divided by y at the largest size", "largest floor", ".0%"),
     "alpha_above": Term("exponent of E + A S^-α", "α above E"),
-    "aicc": Term("AICc of the form minus AICc of A S^-α; if below 0, AICc prefers the form", "ΔAICc", "+.1f"),
-    "prediction": Term(
-        "error of A S^-α: root mean square of measured / predicted - 1 at the sizes left out", "A S^-α", ".1%"
-    ),
-    "with_floor": Term("error of E + A S^-α at the sizes left out", "E + A S^-α", ".1%"),
-    "your_form": Term("error of your form at the sizes left out", "your form", ".1%"),
-    "left_out": Term("number of largest sizes that were left out of the fit"),
+    "aicc": Term("AICc of your form minus AICc of A S^-α; if below 0, AICc prefers your form", "ΔAICc", "+.1f"),
     "parameter": Term("a parameter of your form, with its profile interval", "value"),
     "name": Term("the parameter's name in your form"),
     "R2": Term("share of the variance of ln y that the form explains", "R²", ".4f"),
 }
-MIN_GAIN = 1e-3
-"""The form with a floor counts as better only if its error is smaller by more than this share.
-
-If E is 0, both forms have the same predictions, and their errors differ by rounding only.
-"""
-
-MAX_LEFT_OUT = 3  # the largest number of sizes that are left out
 
 
 class Forms(Analyzer):
-    """Power laws with and without a floor, and a form of your own, compared by how they predict the largest sizes."""
+    """Whether laws bend, the largest floor that the data permit, and the fit of a form of your own."""
 
     ks: tuple[PositiveInt, ...] = HEADLINE_KS
     """the k of RBP_k"""
@@ -102,7 +86,7 @@ class Forms(Analyzer):
         report = Report(GLOSSARY)
         failed_fits: dict[str, list[str]] = {}  # by reason: the laws that the user's form was not fitted to
         fitted = 0
-        reading = read_families(runs, self.ks, min_sizes=4)
+        reading = read_families(runs, self.ks, min_sizes=MIN_TESTED_SIZES)
         for family, all_counts in reading:
             ks = ks_with_enough_misses(all_counts)
             d = family.column("training_tokens")
@@ -113,43 +97,23 @@ class Forms(Analyzer):
             for metric, law in by_metric.items():
                 keys = {**family.keys, "metric": metric}
                 report.add("alpha", law.alpha, **keys, beside={"huber": huber_alpha(law.s, law.y), "R2": law.r2})
-                if law.sizes >= 5:
-                    report.add("bend", law.bend(), **keys, null=0.0)
-                if law.sizes >= MIN_SIZES:
-                    self._add_floor(report, keys, law)
+                bend = law.bend()
+                report.add("bend", bend, **keys, beside={"p_of_bend": bend.p(), "fit": bend_text(law)})
+                _add_floor(report, keys, law)
                 if self.form:
                     try:
                         self._add_form(report, keys, law, d)
                         fitted += 1
                     except BadInput as error:
                         failed_fits.setdefault(str(error), []).append(f"{metric_label(metric)} of {family}")
-                for left_out in range(1, 1 + min(MAX_LEFT_OUT, law.sizes - 3)):
-                    errors = prediction_errors(law, left_out, self.form, d)
-                    report.add("prediction", errors.pop("prediction"), **keys, beside=errors, left_out=left_out)
         report.notes += reading.notes
         if failed_fits and not fitted:
             raise BadInput(next(iter(failed_fits)))
         report.notes += [f"Not fitted: {listed(cases)}. {reason}." for reason, cases in failed_fits.items()]
-        if "prediction" not in report.questions:
-            return report
-        _draw(report)
-        report.headline = _headline(report)
+        if "bend" in report.questions:
+            report.figures["bend"] = intervals(report.frame("bend"), x="bend", y="metric", null=0.0)
+            report.headline = _headline(report)
         return report
-
-    def _add_floor(self, report: Report, keys: dict[str, Any], law: Law) -> None:
-        """Add E of E + A S^-alpha, with its interval and its share of y at the largest size."""
-        try:
-            form = fit_floor(law.s, law.y)
-        except BadInput:  # y rises with size
-            return
-        e = form.parameters["E"]
-        ends = (e.low, e.high) if law.alpha.has_interval else (np.nan, np.nan)
-        beside = {
-            "largest_floor": ends[1] / law.y[-1],
-            "alpha_above": form.parameters["alpha"].value,
-            "aicc": form.aicc - power_law_aicc(law.s, law.y),
-        }
-        report.add("floor", e.value, **keys, ends=ends, beside=beside)
 
     def _add_form(self, report: Report, keys: dict[str, Any], law: Law, d: FloatArray) -> None:
         """Add the parameters of the user's own form. Raises BadInput if it cannot be fitted to this law's points."""
@@ -160,72 +124,34 @@ class Forms(Analyzer):
             report.add("parameter", parameter.value, **keys, ends=ends, beside=beside, name=name)
 
 
-def prediction_errors(law: Law, left_out: int, form: str, d: FloatArray) -> dict[str, float]:
-    """Compute the errors of every form at the largest sizes. The forms are fitted without these sizes.
-
-    Args:
-        law: a law of m sizes. The forms are fitted to its sizes and values.
-        left_out: the number of the largest sizes.
-        form: the user's own form; empty if there is none.
-        d: the training tokens of each size, (m,), for the user's form.
-
-    Returns:
-        The error of A S^-alpha as `prediction`, that of E + A S^-alpha as `with_floor`, and that of the user's form as
-        `your_form`. NaN if a form cannot be fitted to the other sizes.
-
-    """
-    fitted_sizes = slice(None, -left_out)
-    predicted_sizes = slice(-left_out, None)
-    s, y = law.s[fitted_sizes], law.y[fitted_sizes]
-    ln_y = np.log(law.y[predicted_sizes])
-    power_law = fit(s, y)
-    ln_ratios = ln_y - power_law.ln_a.value + power_law.alpha.value * np.log(law.s[predicted_sizes])
-    errors = {"prediction": _root_mean_square_error(ln_ratios), "with_floor": np.nan}
-    fits: dict[str, Callable[[], FormFit]] = {}
-    if len(s) >= 4:
-        fits["with_floor"] = partial(fit_floor, s, y, with_interval=False)
-    if form:
-        errors["your_form"] = np.nan
-        fits["your_form"] = partial(fit_form, form, s, y, d[fitted_sizes], with_intervals=False)
-    for name, fit_to_sizes in fits.items():
-        with suppress(BadInput):  # the form cannot be fitted
-            ln_ratios = ln_y - np.log(fit_to_sizes().curve(law.s[predicted_sizes], d[predicted_sizes]))
-            errors[name] = _root_mean_square_error(ln_ratios)
-    return errors
-
-
-def _root_mean_square_error(ln_ratios: FloatArray) -> float:
-    """Return the root mean square of measured / predicted - 1, from ln(measured / predicted), (sizes,)."""
-    return float(np.sqrt(np.mean(np.expm1(ln_ratios) ** 2)))
-
-
-def _draw(report: Report) -> None:
-    """Draw the errors of all forms against the number of sizes left out."""
-    rows = report.frame("prediction")
-    names = {"prediction": "A S^-α", "with_floor": "E + A S^-α", "your_form": "your form"}
-    columns = [name for name in names if name in rows]
-    error = "error at the sizes left out"
-    errors = rows.melt(["family", "dataset", "metric", "left_out"], columns, "form", error).dropna()
-    errors["form"] = errors["form"].map(names)
-    errors["panel"] = errors["family"] + " on " + errors["dataset"] + ": " + errors["metric"].map(metric_label)
-    errors = errors.rename(columns={"left_out": "sizes left out"})
-    report.figures["prediction"] = facets(
-        errors, x="sizes left out", y=error, colour="form", facet="panel", log="", null=0.0
-    )
+def _add_floor(report: Report, keys: dict[str, Any], law: Law) -> None:
+    """Add E of E + A S^-alpha, with its interval and its share of y at the largest size, if an E is not rejected."""
+    floor = fit_floor(law)
+    if floor is not None and law.alpha.value > 0:
+        beside = {"largest_floor": floor.high / law.y[-1], "alpha_above": floor.alpha}
+        report.add("floor", floor.e, **keys, ends=(floor.low, floor.high), beside=beside)
 
 
 def _headline(report: Report) -> str:
-    """Return how often the form with a floor predicts better, and how often the law bends."""
-    rows = report.frame("prediction").dropna(subset=["with_floor"])
-    comparison = ""
-    if len(rows):
-        errors = rows.groupby(["family", "dataset", "metric"])[["prediction", "with_floor"]].mean()
-        errors = errors.round(12)  # the errors of exact laws are rounding errors
-        times = int((errors["with_floor"] < (1 - MIN_GAIN) * errors["prediction"]).sum())
-        laws = counted(len(errors), "law")
-        comparison = f"E + A S^-α predicts left-out sizes better than A S^-α in {times} of {laws} (a count, not a test)"
-    if "bend" not in report.questions:
-        return join_clauses(comparison or "forms are not compared, because E + A S^-α and a bend need at least 5 sizes")
-    texts = {"above": "the law flattens", "below": "the law steepens"}
-    bend_clause = verdict_clause(report.frame("bend"), texts, noun="law", none="no bend was found")
-    return join_clauses(comparison, bend_clause)
+    """Return how many laws bend, and the largest floor that the data permit where no bend was found."""
+    rows = report.frame("bend")
+    tested = rows[rows["p_of_bend"].notna()]
+    if tested.empty:
+        return "Bends were not tested; the report's notes say why."
+    clauses = []
+    for direction in ("upward", "downward"):
+        number = int(tested["fit"].str.contains(direction).sum())
+        if number:
+            clauses.append(f"{number} of {counted(len(tested), 'law')} bend{'s' if number == 1 else ''} {direction}")
+    if not clauses:
+        p = format_number(float(tested["p_of_bend"].min()), ".2f")
+        clauses.append(f"no bend was found in {counted(len(tested), 'law')} (smallest p = {p})")
+    straight = tested.loc[tested["fit"] == "", ["family", "dataset", "metric"]]
+    if "floor" in report.questions and len(straight):
+        floors = pd.merge(straight, report.frame("floor"))
+        if len(floors):
+            share = format_number(float(floors["largest_floor"].max()), ".0%")
+            clauses.append(
+                f"where none was found, a floor of up to {share} of the value at the largest size is possible"
+            )
+    return join_clauses(*clauses)

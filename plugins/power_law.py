@@ -6,17 +6,22 @@ documents. The analyzer fits the law of the ratio -ln RBP_k / CE instead. Its ex
 exponents. They count as equal if the whole interval of the difference lies between -m and m. Here m is `margin` times
 CE's exponent.
 
-The held-out error is the error at the largest size of the law through all smaller sizes. The intervals of held-out
-errors and of forecasts assume that models scatter alike at all sizes. Whether a law breaks beyond the largest size
-cannot be tested. The headline has a caution if the smaller sizes mispredict the largest one. With 6 sizes or more, it
-also has one if the interval of E in E + A S^-alpha lies above 0. The analyzer `forms` compares the two forms of law in
-detail.
+Every law of at least 4 sizes is tested for a bend: the coefficient of (ln S)^2 in a fit of ln y. The column `fit` and
+the caution in the headline use this test. A forecast is given by every form of law that the data do not reject:
+A S^-alpha, E + A S^-alpha and, with 8 sizes or more, a law with two exponents. Its interval contains the intervals of
+all these forms. Whether a law breaks beyond the largest size cannot be tested.
+
+The held-out error is the error at the largest size of the law through all smaller sizes. The headline has a caution if
+the smaller sizes mispredict the largest one.
+
+Intervals assume that models scatter alike and independently at all sizes.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -52,14 +57,15 @@ from rbptrack.ranks import (
 )
 from rbptrack.stats import (
     MIN_MISSES,
-    MIN_SIZES,
+    MIN_TESTED_SIZES,
     Estimate,
     Law,
+    bend_text,
     ce_and_neg_log_rbp,
     first_smallest,
     fit,
+    forecast,
     half_widths,
-    has_floor,
     influences,
     ks_with_enough_misses,
     laws,
@@ -92,16 +98,19 @@ GLOSSARY: Glossary = {
     "held_out": Term(
         "measured / predicted - 1 at the largest size, by the law of all smaller ones", "held-out error", "+.1%"
     ),
-    "forecast": "CE or RBP_k that the law predicts for one more model of size S",
-    "beyond": Term("S / largest measured size", form=".3g"),
-    "bend": Term(
-        "coefficient of (ln S)^2 in a fit of ln y; above 0 the law flattens with size", form="+.4f", aside=True
+    "forecast": (
+        "CE or RBP_k of one more model of size S, by the simplest form of law that is not rejected; the interval "
+        "contains those of all forms that are not rejected"
     ),
+    "low_form": Term("the form of law that has the lower end", "lower end by"),
+    "high_form": Term("the form of law that has the upper end", "upper end by"),
+    "beyond": Term("S / largest measured size", form=".3g"),
+    "bend": Term("coefficient of (ln S)^2 in a fit of ln y; above 0 the law bends upward", form="+.4f", aside=True),
     "tokens_above_k": Term("tokens of the best model with a rank above k", "tokens above k", ",.0f"),
     "doubt": Term(
-        "reasons to doubt the law: the interval of the bend or, at the k of the tables, of the floor E excludes 0; the "
-        f"smaller sizes mispredict the largest; R² is below {MIN_R2}; or fewer than {FEW_TOKENS} tokens of the best "
-        "model have a rank above k",
+        "reasons to doubt the law: it bends (p is that of this law alone, so that one of 20 straight laws is said to "
+        f"bend); the smaller sizes mispredict the largest; R² is below {MIN_R2}; or fewer than {FEW_TOKENS} tokens of "
+        "the best model have a rank above k",
         "fit",
     ),
     "delta_low": "lower end of delta",
@@ -131,7 +140,6 @@ class FamilyLaws:
         counts: the counts of each size, m of them.
         laws: the laws by metric: ce, and rbp_<k> for each k of the grid. Empty if there is only one size.
         ratios: the laws of -ln RBP_k / CE by metric; None if the ratio has no law.
-        with_floor: the metrics of the tables for which the interval of E in E + A S^-alpha lies above 0.
 
     """
 
@@ -141,7 +149,6 @@ class FamilyLaws:
     counts: list[DocumentCounts]
     laws: dict[str, Law]
     ratios: dict[str, Law | None]
-    with_floor: Collection[str] = ()
 
 
 class PowerLaw(Analyzer):
@@ -217,12 +224,7 @@ class PowerLaw(Analyzer):
             ratios: dict[str, Law | None] = {}
             if fitted_ks:
                 ratios = dict(zip(map(rbp_name, fitted_ks), laws(s, counts, neg_log_rbp_over_ce), strict=True))
-            with_floor = set()
-            for metric in self._metrics:
-                law = by_metric.get(metric)
-                if law and law.sizes >= MIN_SIZES and law.alpha.has_interval and has_floor(law.s, law.y):
-                    with_floor.add(metric)
-            all_families.append(FamilyLaws(family, s, family.column(other_unit), counts, by_metric, ratios, with_floor))
+            all_families.append(FamilyLaws(family, s, family.column(other_unit), counts, by_metric, ratios))
         return all_families, reading.notes + notes
 
     def _missing_clauses(self, laws: dict[str, Law], counts: Sequence[DocumentCounts]) -> Iterator[str]:
@@ -252,15 +254,30 @@ class PowerLaw(Analyzer):
                 report.add("delta", ratio.alpha, **keys, null=0.0, margin=self.margin * abs(ce.alpha.value))
             if law.sizes >= 4:
                 report.add("held_out", law.held_out(), **keys, null=0.0, show=np.expm1)
-            for s in self.at:
-                beyond = {"beyond": s / law.s[-1]}
-                show = np.exp if metric == CE else _rbp_of_ln_y
-                report.add("forecast", law.predict(s), **keys, show=show, beside=beyond, S=s)
+            self._add_forecasts(report, family_laws, metric, law)
+
+    def _add_forecasts(self, report: Report, family_laws: FamilyLaws, metric: str, law: Law) -> None:
+        """Add the forecasts of one metric at the sizes of the option `at`."""
+        for s in self.at:
+            predicted = forecast(law, s)
+            if predicted is None:
+                report.notes.append(
+                    f"{family_laws.family}: no forecast of {metric_label(metric)} at S = {s:.3g}, because every "
+                    f"form of law is rejected, or the law has no interval, or fewer than {MIN_TESTED_SIZES} sizes."
+                )
+                continue
+            ends = [(predicted.low, predicted.low_form), (predicted.high, predicted.high_form)]
+            shown = [(math.exp(ln_y) if metric == CE else _rbp_of_ln_y(ln_y), form) for ln_y, form in ends]
+            (low, low_form), (high, high_form) = sorted(shown)
+            value = math.exp(predicted.value) if metric == CE else _rbp_of_ln_y(predicted.value)
+            beside = {"beyond": s / law.s[-1], "low_form": low_form, "high_form": high_form}
+            keys = {**family_laws.family.keys, "metric": metric}
+            report.add("forecast", value, **keys, ends=(low, high), beside=beside, S=s)
 
     def _headline(self, report: Report, families: Sequence[FamilyLaws]) -> str:
         """Say whether RBP_k improves with size at the k nearest to 10, and whether faster than CE.
 
-        A caution follows if laws flatten or mispredict their largest size.
+        A caution follows if laws bend or mispredict their largest size.
         """
         ks = [k for k in self.ks if rbp_name(k) in set(report.results["metric"])]
         if not ks:
@@ -311,7 +328,7 @@ def _metric_labels(metrics: Sequence[str]) -> str:
 
 
 def _caution_clause(metric: str, families: Sequence[FamilyLaws]) -> str:
-    """Return a clause about the laws of a metric that flatten or mispredict their largest size; empty if none does."""
+    """Return a clause about the laws of a metric that bend or mispredict their largest size; empty if none does."""
     num_laws = 0
     doubtful = []
     for family_laws in families:
@@ -319,13 +336,13 @@ def _caution_clause(metric: str, families: Sequence[FamilyLaws]) -> str:
         if law is None:
             continue
         num_laws += 1
-        faults = ["flattens"] if metric in family_laws.with_floor else []
-        faults += ["mispredicts its largest size"] if _mispredicts(law) else []
+        faults = [*filter(None, [bend_text(law)]), *(["mispredicts its largest size"] if _mispredicts(law) else [])]
         if faults:
-            doubtful.append(f"{family_laws.family} {listed(faults)}")
+            doubtful.append(f"of {family_laws.family} {listed(faults)}")
+    label = metric_label(metric)
     if len(doubtful) > 1:
-        return f"caution: {len(doubtful)} of {num_laws} laws flatten or mispredict their largest size"
-    return f"caution: {doubtful[0]}" if doubtful else ""
+        return f"caution: {len(doubtful)} of {num_laws} laws of {label} bend or mispredict their largest size"
+    return f"caution: the law of {label} {doubtful[0]}" if doubtful else ""
 
 
 def _mispredicts(law: Law) -> bool:
@@ -376,7 +393,7 @@ def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
             numbers |= _with_ends("delta", ratio.alpha)
         numbers["tokens_above_k"] = fewest_above_k.get(metric, np.nan)
         mispredicts = held_out.testable and not numbers["held_out_low"] <= 0 <= numbers["held_out_high"]
-        doubts = _doubts(numbers, mispredicts=mispredicts, with_floor=metric in family_laws.with_floor)
+        doubts = _doubts(numbers, mispredicts=mispredicts, bend=bend_text(law))
         rows.append(family_laws.family.keys | _metric_and_k(metric) | numbers | {"doubt": "; ".join(doubts)} | line)
     return rows
 
@@ -400,19 +417,17 @@ def _fewest_tokens_above_k(family_laws: FamilyLaws) -> dict[str, float]:
     return dict(zip(metrics, np.min(above_k, axis=0).tolist(), strict=True))
 
 
-def _doubts(numbers: Mapping[str, float], *, mispredicts: bool, with_floor: bool) -> Iterator[str]:
+def _doubts(numbers: Mapping[str, float], *, mispredicts: bool, bend: str) -> Iterator[str]:
     """Yield reasons to doubt a law: a bend, a mispredicted largest size, large scatter, or few tokens above k.
 
     Args:
         numbers: the numbers of the law, by the names of the glossary.
         mispredicts: whether the held-out error at the largest size differs significantly from 0.
-        with_floor: whether the interval of E in E + A S^-alpha lies above 0.
+        bend: whether the law bends, as text; empty if no bend was found.
 
     """
-    if numbers["bend_low"] > 0 or with_floor:
-        yield "flattens"
-    if numbers["bend_high"] < 0:
-        yield "steepens"
+    if bend:
+        yield bend
     if mispredicts:
         yield "off at its largest size"
     if numbers["R2"] < MIN_R2:

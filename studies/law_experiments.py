@@ -15,8 +15,7 @@ claim. Its arguments are a generator of random numbers and the settings of a cel
     slope     1, or -1 if documents that become easier with size faster in one family do so more slowly in the other
     seeds     number of runs of each size
     common    share of the variance of the scatter that all runs of a size have in common
-    times     size of the model to forecast, divided by the largest measured size
-    ends, grows, ar, floor, bend   attributes of `Family` in studies/simulation.py
+    ends, grows, ar, floor, broken   attributes of `Family` in studies/simulation.py
 """
 
 from __future__ import annotations
@@ -27,9 +26,7 @@ from dataclasses import replace
 from functools import reduce
 
 import numpy as np
-import pandas as pd
 
-from plugins.forms import MAX_LEFT_OUT, MIN_GAIN, prediction_errors
 from rbptrack.ranks import DocumentCounts, FloatArray
 from rbptrack.stats import (
     Law,
@@ -39,13 +36,13 @@ from rbptrack.stats import (
     estimate,
     fit,
     fit_floor,
+    forecast,
     huber_alpha,
     mean_over_datasets,
     mean_over_families,
     neg_log_rbp,
     neg_log_rbp_over_ce,
     pooled_scatter,
-    power_law_aicc,
 )
 from rbptrack.stats.contrasts import Mean
 from studies.experiment import Experiment, Outcomes, Settings, coverage, fit_laws, grid, rejection
@@ -55,10 +52,11 @@ MARGIN = 0.1
 """Differences below this share of CE's exponent count as the same, as in the analyzer `power_law`."""
 
 TAILS = ("t3", "skewed")
+FLOORS = (0.0, 0.1, 0.3, 0.5)
 
 
 def _family(cell: Settings) -> Family:
-    names = ("ends", "grows", "ar", "floor", "bend")
+    names = ("ends", "grows", "ar", "floor", "broken")
     return Family(cell["m"], cell["tau"], **{name: cell[name] for name in names if name in cell})
 
 
@@ -145,66 +143,53 @@ def edge(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def forecasts(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Check the intervals of forecasts of CE and -ln RBP_1 beyond the largest measured size.
+    """Check the intervals of forecasts of CE and -ln RBP_1 at 3 and 10 times the largest measured size.
 
-    The model to forecast is `times` times as large as the largest measured model. It scatters around the law as much as
-    the others. The true value is the value over the population of documents.
+    The model to forecast scatters around the law as much as the others. The true value is the value over the population
+    of documents.
     """
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell))
-    s = cell["times"] * float(family.s[-1])
-    ln_s_ratio = np.log(s / family.s[0])
-    claim = "covers: forecast of {}"
-    if family.floor:
-        claim += ", though the law has a floor"
-    outcomes: dict[str, float] = {}
     ce_law, rbp_1_law, _ = fit_laws(family.s, counts, ce_and_neg_log_rbp)
+    outcomes: dict[str, float] = {}
     for name, law, y_of_smallest in (("CE", ce_law, CE_OF_SMALLEST), ("RBP_1", rbp_1_law, 1.1)):
-        floor = family.law_floor(ALPHA)
-        ln_y = np.log(y_of_smallest * (floor + (1 - floor) * np.exp(-ALPHA * ln_s_ratio)))
-        truth = ln_y + family.tau * rng.standard_normal()
-        outcomes |= coverage(claim.format(name), law.predict(s), float(truth))
+        for times in (3.0, 10.0):
+            s = times * float(family.s[-1])
+            [y] = family.y_at(np.array([s]), ALPHA)
+            truth = float(np.log(y_of_smallest * y)) + family.tau * rng.standard_normal()
+            predicted = forecast(law, s)
+            if predicted is None:
+                continue
+            outcomes[f"covers: forecast of {name} at {times:g} times"] = predicted.low <= truth <= predicted.high
+            by_line = law.predict(s)
+            claim = f"share: A S^-alpha alone would cover {name} at {times:g} times"
+            outcomes[claim] = abs(by_line.value - truth) <= by_line.half_width()
     return outcomes
 
 
 def forms(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Check the analyzer `forms`: the interval of the floor E of CE, and the choice between laws with and without it.
+    """Check the test of fit and the interval of the floor E of CE.
 
     The true law of CE is E + A S^-alpha. E is 0 or a share (`floor`) of CE at the largest size.
     """
     family = _family(cell)
     [ce_law] = fit_laws(family.s, family.measure(rng, _documents(rng, cell)), cross_entropy)
-    with_floor = fit_floor(ce_law.s, ce_law.y)
-    e = with_floor.parameters["E"]
     floor = CE_OF_SMALLEST * family.law_floor(ALPHA)
-    prefers_floor = with_floor.aicc < power_law_aicc(ce_law.s, ce_law.y)
-    floor_predicts_better = _floor_predicts_better(ce_law)
-    upper_limit = {"covers: largest floor is not exceeded": floor <= e.high}
-    if not floor:
-        return upper_limit | {
-            "false: E above 0, though there is none": e.low > 0,
-            "false: AICc prefers a floor, though there is none": prefers_floor,
-            "share: a floor predicts left-out sizes better, though there is none": floor_predicts_better,
-        }
-    return upper_limit | {
-        "covers: E": e.low <= floor <= e.high,
-        "found: E above 0": e.low > 0,
-        "found: a bend": ce_law.bend().p() < 0.05,
-        "share: AICc prefers a floor": prefers_floor,
-        "share: a floor predicts left-out sizes better": floor_predicts_better,
-    }
+    fitted = fit_floor(ce_law)
+    outcomes: dict[str, float] = {"covers: E": fitted is not None and fitted.low <= floor <= fitted.high}
+    if fitted is not None:
+        outcomes["median: largest floor that is permitted, % of CE at the largest size"] = (
+            100 * fitted.high / ce_law.y[-1]
+        )
+    kind = "false: a bend" if floor == 0 else "found: a bend"
+    return outcomes | rejection(kind, ce_law.bend())
 
 
-def _floor_predicts_better(ce_law: Law) -> bool:
-    """Return whether E + A S^-alpha predicts the largest sizes better than A S^-alpha, without using them.
-
-    As in the headline of the analyzer `forms`, "better" means that the mean error is lower by more than the share
-    MIN_GAIN.
-    """
-    unknown_d = np.full(ce_law.sizes, np.nan)  # training tokens, which neither of the two forms uses
-    rows = [prediction_errors(ce_law, left_out, "", unknown_d) for left_out in range(1, MAX_LEFT_OUT + 1)]
-    errors = pd.DataFrame(rows).dropna().mean()
-    return bool(errors["with_floor"] < (1 - MIN_GAIN) * errors["prediction"])
+def dependent(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Check the interval of alpha if neighbouring sizes scatter alike, and scatter dominates the noise of documents."""
+    family = _family(cell)
+    [ce_law] = fit_laws(family.s, family.measure(rng, _documents(rng, cell)), cross_entropy)
+    return coverage("covers: CE's α, if neighbouring sizes scatter together", ce_law.alpha, ALPHA)
 
 
 def outlier(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -410,10 +395,19 @@ EXPERIMENTS = {
     ),
     "edge": Experiment(grid(m=(4, 7, 10), D=(20, 100), tails=TAILS, tau=(0.0, 0.005)), edge),
     "forecasts": Experiment(
-        grid(m=(3, 4, 7, 10), D=(20, 100), tau=(0.0, 0.01), times=(3.0, 10.0, 100.0), floor=(0.0, 0.3)), forecasts
+        [
+            *grid(m=(5, 8, 12), D=(100, 1000), tails=("t3",), lengths=("even",), tau=(0.005,), floor=FLOORS),
+            *grid(m=(5, 8, 12), D=(100, 1000), tails=("t3",), lengths=("even",), tau=(0.005,), broken=(0.3,)),
+        ],
+        forecasts, draws=20,
     ),
     "forms": Experiment(
-        grid(m=(6, 8, 12), D=(50, 200), tau=(0.002, 0.01), floor=(0.0, 0.3)), forms, draws=40
+        grid(m=(5, 8, 12), D=(100, 1000), tails=("t3",), lengths=("even",), tau=(0.005, 0.02), floor=FLOORS),
+        forms, draws=40,
+    ),
+    "dependent": Experiment(
+        grid(m=(5, 7, 12), D=(60, 500), tails=("t3",), lengths=("even",), tau=(0.02,), ar=(0.5, 0.7)),
+        dependent, draws=100,
     ),
     "outlier": Experiment(grid(m=(5, 7, 10), tau=(0.005, 0.01)), outlier, draws=50),
     "power": Experiment(grid(m=(5, 7, 10), D=(50, 200), tau=(0.01,)), power),

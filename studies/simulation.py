@@ -183,7 +183,7 @@ class Family:
         grows: the scatter of the largest model, divided by that of the smallest model.
         ar: the correlation between the scatter of neighbouring sizes.
         floor: the share of y at the largest size that does not fall with size.
-        bend: the coefficient of the square term of ln y over ln S.
+        broken: the factor of the exponent above two thirds of the range of ln S.
         slope: 1, or -1 for a family in which the slope of each document has the opposite sign.
 
     """
@@ -194,7 +194,7 @@ class Family:
     grows: float = 1.0
     ar: float = 0.0
     floor: float = 0.0
-    bend: float = 0.0
+    broken: float = 1.0
     slope: float = 1.0
 
     @property
@@ -214,16 +214,24 @@ class Family:
         return np.asarray(np.exp(tau * deviations))
 
     def curve(self, alpha: float) -> FloatArray:
-        """Return y of each size without scatter, (m,). It is 1 at the smallest size if there is no bend."""
-        x = np.log(self.s / self.s[0])
-        fallen = np.exp(-alpha * x[-1])
-        floor = self.floor * fallen / (1 - self.floor + self.floor * fallen)
-        bent = np.exp(self.bend * (x - x.mean()) ** 2)
-        return np.asarray((floor + (1 - floor) * np.exp(-alpha * x)) * bent)
+        """Return y of each size without scatter, (m,). It is 1 at the smallest size."""
+        return self.y_at(self.s, alpha)
+
+    def y_at(self, s: FloatArray, alpha: float) -> FloatArray:
+        """Return y of models of any sizes s, (n,), without scatter."""
+        floor = self.law_floor(alpha)
+        return np.asarray(floor + (1 - floor) * self._fallen(s, alpha))
 
     def law_floor(self, alpha: float) -> float:
         """Return the floor E of a law that has y = 1 at the smallest size."""
-        return self.floor * float(self.curve(alpha)[-1])
+        fallen = float(self._fallen(self.s[-1:], alpha)[0])
+        return self.floor * fallen / (1 - self.floor + self.floor * fallen)
+
+    def _fallen(self, s: FloatArray, alpha: float) -> FloatArray:
+        """Return the part of y that falls with size, (n,). It is 1 at the smallest size."""
+        x = np.log(s / self.s[0])
+        place = np.log(self.s[-1] / self.s[0]) * 2 / 3
+        return np.asarray(np.exp(-alpha * (np.minimum(x, place) + self.broken * np.maximum(x - place, 0.0))))
 
     def measure(
         self,

@@ -42,7 +42,7 @@ _SCATTER = {
 }
 
 _TOPICS = {
-    "the law of one family": ("exponents", "edge", "forecasts", "forms", "outlier"),
+    "the law of one family": ("exponents", "dependent", "edge", "forecasts", "forms", "outlier"),
     "several families, datasets or seeds": ("families", "datasets", "means", "seeds"),
     "documents with a common source": ("sources",),
 }
@@ -441,12 +441,6 @@ QUOTES = [
         "removes a part of this bias ({}% in simulation).",
         (Rate("median: share of H(P)'s bias that Miller and Madow's correction removes, %"),),
     ),
-    Quote(
-        "plugins/forms.py",
-        "better than A S^-alpha in {}% of simulated laws that have no floor.",
-        (Rate("share: a floor predicts left-out sizes better, though there is none"),),
-    ),
-    Quote("plugins/forms.py", "was found in {}% of the families.", (Rate("found: a bend", experiment="forms"),)),
     Quote(
         "rbptrack/stats/documents.py",
         "95% intervals of an exponent contained the true value in {}% of cases.",

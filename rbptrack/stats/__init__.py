@@ -32,18 +32,15 @@ from rbptrack.stats.documents import (
     shares_of_tokens,
 )
 from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.forecasts import MIN_TESTED_SIZES, Floor, Forecast, bend_text, fit_floor, forecast
 from rbptrack.stats.forms import (
-    MIN_SIZES,
     FormFit,
     Parameter,
     check_form,
-    fit_floor,
     fit_form,
-    has_floor,
     power_law_aicc,
 )
 from rbptrack.stats.laws import (
-    FLOOR,
     MIN_MISSES,
     Law,
     few_documents_clause,
@@ -61,13 +58,14 @@ from rbptrack.stats.laws import (
 from rbptrack.stats.rounding import all_equal, first_largest, first_smallest, significant
 
 __all__ = [
-    "FLOOR",
     "MIN_MISSES",
     "MIN_POOLED",
-    "MIN_SIZES",
+    "MIN_TESTED_SIZES",
     "MIN_UNITS",
     "DocumentInfluences",
     "Estimate",
+    "Floor",
+    "Forecast",
     "FormFit",
     "Law",
     "Mean",
@@ -75,6 +73,7 @@ __all__ = [
     "Parameter",
     "Sums",
     "all_equal",
+    "bend_text",
     "ce_and_neg_log_rbp",
     "ce_and_rbp",
     "check_form",
@@ -88,8 +87,8 @@ __all__ = [
     "fit",
     "fit_floor",
     "fit_form",
+    "forecast",
     "half_widths",
-    "has_floor",
     "huber_alpha",
     "influences",
     "ks_with_enough_misses",

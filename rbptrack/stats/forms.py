@@ -1,9 +1,9 @@
-"""Fit laws of other forms than A S^-alpha: E + A S^-alpha, and user-defined expressions in S and D (training tokens).
+"""Fit user-defined forms of law: expressions in S and D (training tokens).
 
-lmfit fits every form from several starting points. Fits minimise the sum of squared residuals of ln y. Errors are
-treated as independent and equally large at all sizes. An interval of a parameter is a profile interval: the values at
-which an F test of the sum of squares, with this parameter fixed, does not reject. Intervals include the scatter of the
-models, but not the error over documents.
+lmfit fits a form from several starting points. Fits minimise the sum of squared residuals of ln y. Errors are treated
+as independent and equally large at all sizes. An interval of a parameter is a profile interval: the values at which an
+F test of the sum of squares, with this parameter fixed, does not reject. Intervals include the scatter of the models,
+but not the error over documents.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from math import exp, inf, log, nan, pi, sqrt
+from math import inf, log, nan, pi
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,8 @@ from asteval import Interpreter, get_ast_names
 from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import listed
 from rbptrack.ranks import FloatArray
-from rbptrack.stats.laws import FLOOR, fit
+from rbptrack.stats.laws import fit
 from rbptrack.stats.rounding import first_smallest
-
-MIN_SIZES = 6
-"""The fewest sizes for a fit of E + A S^-alpha. Fewer sizes cannot separate its three parameters from the scatter."""
 
 EXACT = 1e-24
 """If the mean squared residual of ln y is below this, the fit counts as exact, and no profile is computed.
@@ -47,11 +44,6 @@ _STARTS = 6  # the number of starting points of a fit
 _DECADES = (-3.0, 16.0)  # log10 of the smallest and the largest starting value of a parameter, for example of a size
 _EXPONENT_DECADES = (-2.0, 0.5)  # the same for the absolute value of a parameter in an exponent
 _NOT_POSITIVE = 1e3  # the residual that stands for a value of a form that is not above 0
-
-_STEP = 1.15  # ratio of neighbouring starting values of E above the smallest y
-_FLOOR_STARTS = 2  # the number of values of E above 0 that a fit starts from
-_MIN_LN_RATIO = 1e-3  # of a point on a starting line: the smallest ln y - ln E. Rounding errors dominate nearer points
-_TINY = 1e-300  # stands for E = 0 under the logarithm
 
 Form = Callable[[Mapping[str, Any]], FloatArray]
 """A function of the values of the parameters, which are numbers or arrays (points, 1).
@@ -154,153 +146,6 @@ def _least_squares(residual: Callable[[Any], FloatArray], starts: Iterable[Any])
     return fits[first_smallest([max(float(result.chisqr), EXACT) for _, result in fits])]
 
 
-def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, with_interval: bool = True) -> FormFit:
-    """Fit E + A S^-alpha with E >= 0. Only E has an interval.
-
-    Args:
-        s: sizes S, (m,). m must be at least 4. The interval is meaningful with at least `MIN_SIZES` sizes.
-        y: positive values, (m,).
-        level: the level of E's interval.
-        with_interval: whether to compute E's interval.
-
-    Raises:
-        BadInput: the best alpha is below 0. Values then rise with size, and E would be their limit at size 0.
-
-    """
-    mean_ln_s = np.log(s).mean()
-    x = np.log(s) - mean_ln_s
-    ln_y = np.log(y)
-
-    def residual(parameters: Any) -> FloatArray:
-        values = parameters.valuesdict()
-        ln_floor = log(max(values["E"], _TINY))
-        return np.asarray(np.logaddexp(ln_floor, values["ln_a"] - values["alpha"] * x) - ln_y)
-
-    _, best = _least_squares(residual, _floor_starts(x, ln_y))
-    values = best.params.valuesdict()
-    e, alpha, squares = values["E"], values["alpha"], float(best.chisqr)
-    if alpha * np.ptp(x) < -sqrt(EXACT):
-        raise BadInput(f"{FLOOR} can only be fitted to values that fall with size")
-    low = high = nan
-    if with_interval and squares > EXACT * len(y):
-        limit = _largest_squares(squares, len(y), level)
-
-        def excess(floor: float) -> float:
-            """Return by how much the smallest sum of squares with this E exceeds the limit of the interval."""
-            start = _floor_parameters(floor, values["ln_a"], -alpha)
-            start["E"].vary = False
-            _, fitted = _least_squares(residual, [start])
-            return float(fitted.chisqr) - limit
-
-        low, high = _crossings(excess, e, step=0.05 * float(y.min()), largest=1e3 * float(y.max()))
-    ln_a = values["ln_a"] + alpha * mean_ln_s
-    parameters = {"E": Parameter(e, low, high), "A": Parameter(exp(min(ln_a, 700))), "alpha": Parameter(alpha)}
-
-    def curve(s: FloatArray, d: FloatArray | None = None) -> FloatArray:
-        return np.asarray(e + np.exp(ln_a - alpha * np.log(s)))
-
-    return FormFit(FLOOR, parameters, squares, ln_y, curve)
-
-
-def _crossings(excess: Callable[[float], float], e: float, *, step: float, largest: float) -> tuple[float, float]:
-    """Return the ends of the interval of E: the values below and above `e` at which `excess` crosses 0.
-
-    The lower end is at least 0. The upper end is infinite if there is no crossing below about `largest`.
-
-    Args:
-        excess: a function of E that is negative inside the interval and positive outside.
-        e: the E of the best fit, inside the interval.
-        step: the distance of the first trial value from `e` in the search for the upper end.
-        largest: the largest E of that search.
-
-    """
-    low = 0.0
-    if e > 0 and excess(0.0) > 0:
-        low = float(scipy.optimize.brentq(excess, 0.0, e, rtol=1e-6))
-    upper = e + step
-    while excess(upper) < 0:
-        if upper > largest:
-            return low, inf
-        upper = 2 * upper
-    return low, float(scipy.optimize.brentq(excess, e, upper, rtol=1e-6))
-
-
-def has_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95) -> bool:
-    """Return whether the interval of E in E + A S^-alpha lies above 0.
-
-    The interval lies above 0 if the F test of the profile rejects E = 0. The test takes less time than the interval.
-
-    Args:
-        s: sizes S, (m,). m must be at least `MIN_SIZES`.
-        y: positive values, (m,).
-        level: the level of the interval.
-
-    """
-    try:
-        squares = fit_floor(s, y, with_interval=False).squares
-    except BadInput:  # y rises with size
-        return False
-    if squares <= EXACT * len(y):
-        return False
-    residuals = fit(s, y).residuals
-    return float(residuals @ residuals) > _largest_squares(squares, len(y), level)
-
-
-def _largest_squares(squares: float, points: int, level: float) -> float:
-    """Return the largest sum of squares with a fixed E that the F test of the profile does not reject.
-
-    Args:
-        squares: the sum of squares of the best fit, with three free parameters.
-        points: the number of points.
-        level: the level of the interval of E.
-
-    """
-    df = points - 3
-    return squares * (1 + float(scipy.special.fdtri(1, df, level)) / df)
-
-
-def _floor_starts(x: FloatArray, ln_y: FloatArray) -> list[Any]:
-    """Return starting points of a fit of E + A S^-alpha, as lmfit's Parameters E, ln_a and alpha.
-
-    The first one is the law with E = 0. The others have the smallest sums of squares among several E, each with the
-    line of ln(y - E) on x through the points above E.
-
-    Args:
-        x: ln S, centred, (m,).
-        ln_y: logarithms of the values, (m,).
-
-    """
-    smallest = float(np.exp(ln_y.min()))
-    # An E above the geometric mean is never the best: a constant (E = 0 and alpha = 0) is nearer to the points.
-    steps = np.arange(2 + int((ln_y.mean() - ln_y.min()) / log(_STEP)))
-    floors = smallest * np.concatenate([[0.05, 0.2, 0.4, 0.6, 0.8, 0.9, 0.97], _STEP**steps])
-    candidates = []
-    for floor in floors.tolist():
-        ratios = ln_y - log(floor)
-        above = ratios > _MIN_LN_RATIO
-        if above.sum() < 2:
-            continue
-        slope, intercept = np.polyfit(x[above], log(floor) + np.log(np.expm1(ratios[above])), 1).tolist()
-        residuals = np.logaddexp(log(floor), intercept + slope * x) - ln_y
-        # Rounded sums give the same order on every processor.
-        candidates.append((float(f"{residuals @ residuals:.6g}"), floor, intercept, slope))
-    slope, intercept = np.polyfit(x, ln_y, 1).tolist()
-    starts = [_floor_parameters(0.0, intercept, slope)]
-    for _, *start in sorted(candidates)[:_FLOOR_STARTS]:
-        starts.append(_floor_parameters(*start))
-    return starts
-
-
-def _floor_parameters(floor: float, intercept: float, slope: float) -> Any:
-    import lmfit
-
-    parameters = lmfit.Parameters()
-    parameters.add("E", value=floor, min=0)
-    parameters.add("ln_a", value=intercept)
-    parameters.add("alpha", value=-slope)
-    return parameters
-
-
 def check_form(text: str) -> list[str]:
     """Return the names of the parameters of a form, in the order in which they appear.
 
@@ -344,7 +189,7 @@ def fit_form(
 
     Args:
         text: an expression in S and D (training tokens). Every other name, except pi, is a parameter. A form has at
-            most m - 2 parameters; E + A S^-alpha needs at least `MIN_SIZES` sizes.
+            most m - 2 parameters.
         s: sizes S, (m,).
         y: positive values, (m,).
         d: training tokens D, (m,); None if they are unknown.
@@ -356,15 +201,11 @@ def fit_form(
             unknown. Also raised if no fit converges within a fixed number of evaluations (about 10 seconds).
 
     """
-    is_floor = "".join(text.split()) == FLOOR
-    if is_floor and len(y) >= MIN_SIZES:
-        return fit_floor(s, y, level=level, with_interval=with_intervals)
     names = check_form(text)
     if "D" in get_ast_names(_parse(text)) and (d is None or not np.isfinite(d).all()):
         raise _refused(text, "D, the training tokens, is not known for every model")
-    min_sizes = MIN_SIZES if is_floor else len(names) + 2
-    if len(y) < min_sizes:
-        raise _refused(text, f"{len(names)} parameters need at least {min_sizes} sizes; there are {len(y)}")
+    if len(y) < len(names) + 2:
+        raise _refused(text, f"{len(names)} parameters need at least {len(names) + 2} sizes; there are {len(y)}")
     ln_y = np.log(y)
     form = _make_form(text, {"S": np.asarray(s, dtype=np.float64), "D": d})
     try:

@@ -30,9 +30,6 @@ from rbptrack.stats.documents import (
 from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.lines import Lines, lines_through
 
-FLOOR = "E+A*S**-alpha"
-"""The law with a floor E: y approaches E, not 0, as S grows. `rbptrack.stats.forms` fits it."""
-
 
 @dataclass(frozen=True)
 class Law:
