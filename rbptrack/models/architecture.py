@@ -16,6 +16,7 @@ from torch import nn
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, is_panic
 from rbptrack.config.schema import Candidates
 from rbptrack.models.checkpoint import describe_unreadable_file
+from rbptrack.models.gguf_file import gguf_config, gguf_path, read_gguf
 from rbptrack.models.quantised import check_quantisation, silence_torchao
 from rbptrack.sources import hub
 from rbptrack.sources.pin import Pinned
@@ -60,12 +61,16 @@ def load_config(pinned: Pinned) -> Any:
 
     Raises:
         BadInput: the config is missing, the Hub refuses access to it, transformers does not have the architecture or
-            the quantisation that the config names, or the config asks for more than 10,000 layers.
+            the quantisation that the config names, the config asks for more than 10,000 layers, or a GGUF file has
+            another architecture or key than those that rbptrack reads.
 
     """
     from transformers import AutoConfig
 
-    config = load_part("config", pinned, AutoConfig.from_pretrained)
+    if pinned.gguf:
+        config = gguf_config(read_gguf(gguf_path(pinned)))
+    else:
+        config = load_part("config", pinned, AutoConfig.from_pretrained)
     check_quantisation(pinned.location, config)
     layers = getattr(text_config(config), "num_hidden_layers", None)
     if isinstance(layers, int) and layers > _MAX_LAYERS:  # building them would take hours

@@ -6,16 +6,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rbptrack.base.errors import BadInput, first_line, shortened_list
 from rbptrack.config.paths import user_path
 from rbptrack.config.schema import ModelConfig
 from rbptrack.models.quantised import describe_quantisation
 from rbptrack.sources.pin import Pinned
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 _INDEX = "model.safetensors.index.json"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
@@ -27,8 +24,6 @@ _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth")
 _NOT_A_WEIGHT = re.compile(r"(^|\.)(inv_freq|masked_bias|causal_mask|position_ids|(attn|attention)\.bias)$")
 _FLOAT_TYPES = ("F64", "F32", "F16", "BF16")  # names in safetensors of the types in which weights may be stored
 _MAX_TENSORS = 5  # the largest number of tensors that an error names
-_ORDINARY_TOKEN = 1  # in a GGUF file, the type of a token that is neither special nor a byte
-_MAX_RENAMED_SHARE = 0.01  # share of ordinary tokens that a converter may spell differently
 
 
 def check_folder(config: ModelConfig) -> None:
@@ -132,30 +127,6 @@ def check_stored_types(pinned: Pinned, module: Any, name: str) -> None:
         raise BadInput(
             f"the checkpoint of {name} holds weights as integers, booleans, numbers of 8 bits or complex numbers, but "
             f"its config.json does not name a quantisation: {shortened_list(sorted(weights), limit=_MAX_TENSORS)}"
-        )
-
-
-def check_gguf_tokens(name: str, pinned: Pinned, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Check that a separate tokenizer gives the same ids to tokens as the list of tokens in a GGUF file.
-
-    Special tokens and up to 1% of the ordinary tokens may have other names, because converters spell some tokens
-    differently. Raises BadInput if more than 1% of the ordinary tokens differ.
-    """
-    from transformers import modeling_gguf_pytorch_utils
-
-    load_gguf: Any = modeling_gguf_pytorch_utils.load_gguf_checkpoint
-    path = local_file(pinned, pinned.gguf)
-    gguf_tokenizer = load_gguf(str(path), return_tensors=False)["tokenizer"] if path else {}
-    tokens = list(gguf_tokenizer.get("tokens", ()))
-    token_types = list(gguf_tokenizer.get("token_type", ())) or [_ORDINARY_TOKEN] * len(tokens)
-    ordinary_ids = [token_id for token_id, token_type in enumerate(token_types) if token_type == _ORDINARY_TOKEN]
-    token_by_id = {token_id: token.replace("▁", " ") for token, token_id in tokenizer.get_vocab().items()}
-    renamed = sum(token_by_id.get(token_id) != tokens[token_id].replace("▁", " ") for token_id in ordinary_ids)
-    if renamed > _MAX_RENAMED_SHARE * len(ordinary_ids):
-        raise BadInput(
-            f"{name}: {tokenizer.name_or_path or 'the tokenizer'} has other names for {renamed} of the "
-            f"{len(ordinary_ids)} tokens of {pinned.gguf}, so it belongs to another model. Leave out "
-            "model.tokenizer= to use the tokenizer in the file"
         )
 
 

@@ -11,11 +11,18 @@ import torch
 
 from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import ModelConfig
-from rbptrack.models.architecture import call_from_pretrained, failure_reason, load_config, model_class
+from rbptrack.models.architecture import (
+    call_from_pretrained,
+    count_parameters,
+    failure_reason,
+    load_config,
+    model_class,
+)
 from rbptrack.models.causal import CausalModel, split_model
-from rbptrack.models.checkpoint import check_loaded, check_stored_types, local_file, model_notes, only_pickles_message
+from rbptrack.models.checkpoint import check_loaded, check_stored_types, model_notes, only_pickles_message
 from rbptrack.models.device import is_out_of_memory, placement, set_precision, torch_device
-from rbptrack.models.quantised import convert_quantised, gguf_type, quantisation_method
+from rbptrack.models.gguf_file import check_gguf_size, check_gguf_tensors, gguf_path, gguf_type, read_gguf
+from rbptrack.models.quantised import convert_quantised, quantisation_method
 from rbptrack.sources.pin import Pinned
 
 
@@ -44,8 +51,7 @@ def load_model(
         module.to(device)
     model = split_model(module, config.name, num_candidates=num_candidates)
     head = model.head.exclude(excluded_ids) if excluded_ids else model.head
-    gguf_path = local_file(pinned, pinned.gguf) if pinned.gguf else None
-    quantisation = gguf_type(gguf_path) if gguf_path else model.quantisation
+    quantisation = gguf_type(read_gguf(gguf_path(pinned))) if pinned.gguf else model.quantisation
     notes = (*model.notes, *model_notes(pinned, module))
     return replace(model, head=head, quantisation=quantisation, notes=notes)
 
@@ -62,6 +68,7 @@ def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:
     if pinned.gguf:
         from transformers import GgufConfig
 
+        check_gguf_size(read_gguf(gguf_path(pinned)), count_parameters(model_config).total)
         options["quantization_config"] = GgufConfig(gguf_file=pinned.gguf, dequantize=True)
     elif is_quantised and not options:
         # Some quantised weights cannot be moved later, so they are loaded onto their device.
@@ -86,6 +93,8 @@ def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:
     except Exception as error:  # the libraries raise exceptions of many types
         raise _loading_error(error, description, pinned, pickles=config.pickles) from error
     check_loaded(loading_info, description)
+    if pinned.gguf:
+        check_gguf_tensors(read_gguf(gguf_path(pinned)), module)
     check_stored_types(pinned, module, description)
     if getattr(module, "_hf_peft_config_loaded", False):  # transformers adds an adapter if peft is installed
         raise BadInput(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -55,24 +52,6 @@ def _number_type(settings: dict[str, Any]) -> str:
     if hasattr(torchao_type, "weight_dtype"):
         return f"{str(torchao_type.weight_dtype).removeprefix('torch.')}{name.removeprefix('IntxWeightOnly')}"
     return name.removesuffix("WeightOnly").lower() if name.endswith("WeightOnly") else name
-
-
-def gguf_type(path: Path) -> str:
-    """Return the quantisation of a GGUF file, such as `Q4_K_M`, from its header.
-
-    If the header does not name it, the function returns the type that most of the weights have.
-    """
-    from gguf import GGUFReader, LlamaFileType
-
-    reader = GGUFReader(path)
-    field = reader.get_field("general.file_type")
-    if field is not None:
-        with suppress(ValueError):  # the installed version of gguf does not know the type
-            return LlamaFileType(int(field.contents())).name.removeprefix("MOSTLY_").removeprefix("ALL_")
-    sizes: Counter[str] = Counter()
-    for tensor in reader.tensors:
-        sizes[tensor.tensor_type.name] += int(tensor.n_elements)
-    return sizes.most_common(1)[0][0]
 
 
 def check_quantisation(name: str, config: Any) -> None:

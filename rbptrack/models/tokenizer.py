@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, is_panic, shortened_list
 from rbptrack.models.architecture import failure_reason, load_config, load_part
 from rbptrack.models.checkpoint import local_file
+from rbptrack.models.gguf_file import gguf_path, read_gguf
+from rbptrack.models.gguf_tokenizer import load_gguf_tokenizer
 from rbptrack.sources.pin import Pinned
 
 if TYPE_CHECKING:
@@ -35,11 +37,6 @@ _PROBE_TEXT = (
 _RANDOM_OPTIONS = ("dropout", "nbest_size")  # options of a tokenizer's model that make each encoding of a text random
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a token that is one byte
 _MAX_PROBED_TOKENS = 50  # the largest number of added tokens that probe texts contain
-_GPT2_RULES = (
-    *("gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "gigachat", "a.x-4.0", "mellum"),
-    *("mpt", "olmo", "jais", "trillion", "granite-docling"),
-)
-"""Values of `tokenizer.ggml.pre` in a GGUF file for which llama.cpp splits texts as GPT-2 does."""
 
 
 def load_tokenizer(pinned: Pinned) -> PreTrainedTokenizerBase:
@@ -55,9 +52,11 @@ def load_tokenizer(pinned: Pinned) -> PreTrainedTokenizerBase:
             files contradict each other.
 
     """
+    if pinned.gguf:
+        return load_gguf_tokenizer(read_gguf(gguf_path(pinned)))
     tokenizer = _load_by_class(pinned)
     config = _read_config(pinned)
-    file = None if pinned.gguf else local_file(pinned, _tokenizer_file_name(config))
+    file = local_file(pinned, _tokenizer_file_name(config))
     try:
         return _check_and_correct_rules(tokenizer, pinned, config, file)
     except RbptrackError:
@@ -79,7 +78,7 @@ def _load_by_class(pinned: Pinned) -> PreTrainedTokenizerBase:
     except BadInput:
         if local_file(pinned, "config.json") is not None:
             load_config(pinned)  # transformers reads config.json first, so it may be the reason for the failure
-        if pinned.gguf or local_file(pinned, _TOKENIZER_FILE) is None or "auto_map" in _read_config(pinned):
+        if local_file(pinned, _TOKENIZER_FILE) is None or "auto_map" in _read_config(pinned):
             raise
         tokenizer = load_part("tokenizer", pinned, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
     return tokenizer
@@ -98,8 +97,6 @@ def _check_and_correct_rules(
     # If the files are missing, transformers returns a tokenizer that has special tokens only.
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise BadInput(f"{pinned.location} has no tokenizer{_REMEDY}")
-    if pinned.gguf:
-        _check_gguf_rule(pinned)
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     if file is not None:
@@ -219,10 +216,7 @@ def rules_hash(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _read_config(pinned: Pinned) -> dict[str, Any]:
-    """Return the content of tokenizer_config.json. For a GGUF file, return its flags for the first and last token."""
-    if pinned.gguf:
-        fields = _gguf_fields(pinned)
-        return {flag: fields[f"ggml.{flag}"] for flag in _BORDER_TOKEN_FLAGS if f"ggml.{flag}" in fields}
+    """Return the content of tokenizer_config.json."""
     path = local_file(pinned, _CONFIG_FILE)
     if path is None:
         return {}
@@ -402,38 +396,3 @@ def _origin_file(tokenizer: PreTrainedTokenizerBase, name: str) -> Path | None:
     except HFValidationError:
         return None
     return Path(cached_file) if isinstance(cached_file, str) else None
-
-
-def _gguf_fields(pinned: Pinned) -> dict[str, Any]:
-    """Return the header fields of a GGUF file that describe its tokenizer, such as `{"ggml.pre": "qwen2"}`.
-
-    Lists, such as the list of tokens, are left out.
-    """
-    import gguf
-
-    path = local_file(pinned, pinned.gguf)
-    if path is None:
-        return {}
-    fields = gguf.GGUFReader(path).fields
-    prefix = "tokenizer."
-    values = {}
-    for name, field in fields.items():
-        if prefix in name and gguf.GGUFValueType.ARRAY not in field.types:
-            values[name.removeprefix(prefix)] = field.contents()
-    return values
-
-
-def _check_gguf_rule(pinned: Pinned) -> None:
-    """Raise BadInput if a GGUF file splits texts by a rule that transformers does not know."""
-    try:
-        from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS as KNOWN
-    except ImportError:  # an older version of transformers, which splits all texts by GPT-2's rule
-        KNOWN = {}
-    fields = _gguf_fields(pinned)
-    rule = fields.get("ggml.pre")
-    if fields.get("ggml.model") != "gpt2" or rule in KNOWN or rule in _GPT2_RULES:
-        return
-    raise BadInput(
-        f"{pinned.gguf} splits texts by the rule {rule!r} (tokenizer.ggml.pre), which transformers does not know: give "
-        "the original tokenizer, model.tokenizer=ORG/NAME"
-    )

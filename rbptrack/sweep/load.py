@@ -22,7 +22,9 @@ from rbptrack.models.architecture import (
     load_config,
 )
 from rbptrack.models.causal import CausalModel, Reference
-from rbptrack.models.checkpoint import check_folder, check_gguf_tokens
+from rbptrack.models.checkpoint import check_folder
+from rbptrack.models.gguf_file import gguf_path, read_gguf
+from rbptrack.models.gguf_tokenizer import check_gguf_tokens
 from rbptrack.models.loading import load_model
 from rbptrack.models.tokenizer import load_tokenizer, rules_hash
 from rbptrack.sources.cache import cached_line
@@ -170,7 +172,7 @@ class Loader:
         architecture = self.architecture(cell.weights)
         tokenizer = self.tokenizer(cell.tokenizer)
         if config.model.gguf and config.model.tokenizer:
-            check_gguf_tokens(config.model.name, cell.weights, tokenizer)
+            check_gguf_tokens(config.model.name, read_gguf(gguf_path(cell.weights)), tokenizer)
         check_compatible(config.model.name, architecture, tokenizer, config.dataset.seq_len)
         num_candidates, excluded_ids = choose_candidates(architecture, tokenizer, config.candidates)
         template = ""

@@ -17,7 +17,8 @@ from rbptrack.config.paths import embedded
 from rbptrack.config.schema import Dtype
 from rbptrack.models import quantised
 from rbptrack.models.architecture import count_parameters
-from rbptrack.models.checkpoint import check_gguf_tokens
+from rbptrack.models.gguf_file import gguf_path, gguf_type, read_gguf
+from rbptrack.models.gguf_tokenizer import check_gguf_tokens
 from rbptrack.models.tokenizer import load_tokenizer
 from rbptrack.sources.pin import Pinned, pin_model
 from tests.definition import scores_by_definition
@@ -107,8 +108,8 @@ def test_head_of_a_model_with_a_quantised_head_gives_the_logits_of_the_model(
         expected = model.backbone.full_logits(tokens)[0, :, : HEAD_ROWS - 5].float()
         logits = model.head.logits(states)
     torch.testing.assert_close(logits, expected)
-    greater = scores_by_definition(logits, targets).greater
-    assert torch.equal(greater, scores_by_definition(expected, targets).greater)
+    greater = scores_by_definition(logits, targets)["greater"]
+    assert torch.equal(greater, scores_by_definition(expected, targets)["greater"])
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ def test_gguf_type_reads_the_header_or_the_type_of_most_weights(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    assert quantised.gguf_type(tmp_path / "toy.gguf") == name
+    assert gguf_type(read_gguf(tmp_path / "toy.gguf")) == name
 
 
 @pytest.fixture
@@ -187,8 +188,10 @@ def test_load_tokenizer_reads_the_tokens_of_a_gguf_file(pinned_gguf: Pinned) -> 
 def test_check_gguf_tokens_accepts_the_tokenizer_of_the_file_and_of_its_model(
     pinned_gguf: Pinned, tmp_path: Path
 ) -> None:
-    check_gguf_tokens("toy", pinned_gguf, load_tokenizer(pinned_gguf))
-    check_gguf_tokens("toy", pinned_gguf, load_tokenizer(Pinned(str(tmp_path / "plain"), None, "x")))
+    check_gguf_tokens("toy", read_gguf(gguf_path(pinned_gguf)), load_tokenizer(pinned_gguf))
+    check_gguf_tokens(
+        "toy", read_gguf(gguf_path(pinned_gguf)), load_tokenizer(Pinned(str(tmp_path / "plain"), None, "x"))
+    )
 
 
 @needs_gguf
@@ -197,4 +200,4 @@ def test_check_gguf_tokens_refuses_a_smaller_tokenizer_of_another_model(pinned_g
     write_checkpoint("llama2", tmp_path / "other")
     other = load_tokenizer(Pinned(str(tmp_path / "other"), None, "x"))
     with pytest.raises(BadInput, match="another model"):
-        check_gguf_tokens("toy", pinned_gguf, other)
+        check_gguf_tokens("toy", read_gguf(gguf_path(pinned_gguf)), other)
