@@ -192,7 +192,8 @@ def _headline(report: Report, ce_changes: pd.DataFrame) -> str:
             same_top = f"both measurements rank the same token first at {share} of the tokens; "
         change = format_number(row["change"], "+.4f")
         return f"{row['pair']}: {same_top}CE changes by {change} nats ({row['verdict'] or 'not tested'})."
-    tested = verdict_clause(ce_changes, {"differs": "CE differs"}, noun="pair", none="no difference in CE was found")
+    texts = {"differs": "CE differs", "same": "CE is the same up to rounding"}
+    tested = verdict_clause(ce_changes, texts, noun="pair", none="no difference in CE was found")
     return join_clauses(
         tested or f"{counted(len(ce_changes), 'pair')} could not be tested, because there are too few documents"
     )

@@ -2,7 +2,7 @@
 
 A lognormal distribution of ranks is ln P(k) = const - beta ln k - gamma ln^2 k, with beta = 1 - mu/sigma^2 and gamma =
 1/(2 sigma^2) (arXiv 2510.20387, eq. 9). gamma = 0 is Zipf's law. As gamma approaches 0, mu and sigma become infinite,
-but beta and the distribution do not. If gamma is below 0, the distribution is neither lognormal nor Zipf's law. The
+but beta and the distribution do not. If gamma is below 0, no lognormal exists, and no number of it is reported. The
 analyzer therefore fits beta and gamma, and reports mu and sigma only if the interval of gamma lies above 0. The
 analyzer sums over all ranks exactly. For comparison, it also computes -ln P(1) by the integral of the paper's appendix.
 The report draws figures 8b to 8d of the paper.
@@ -115,7 +115,8 @@ class Fitted:
         counts: the ranks.
         exponents: beta and gamma by maximum likelihood, (2,). gamma may be negative.
         information: the covariance of ln R and ln^2 R in the fitted distribution, (2, 2).
-        lognormal: ln P(k) of the lognormal for k = 1..V, (V,). Its gamma is at least 0.
+        lognormal: ln P(k) of the lognormal for k = 1..V, (V,); None if gamma is at most `ZERO_GAMMA`, because no
+            lognormal exists then.
         zipf: ln P(k) of Zipf's law for k = 1..V, (V,).
 
     """
@@ -123,7 +124,7 @@ class Fitted:
     counts: RankSums
     exponents: FloatArray
     information: FloatArray
-    lognormal: FloatArray
+    lognormal: FloatArray | None
     zipf: FloatArray
 
     def quantities(self, totals: FloatArray) -> FloatArray:
@@ -156,7 +157,9 @@ class Fitted:
 
     @property
     def limit(self) -> str:
-        """`no` if the interval of gamma lies above 0, `yes` if it does not (Zipf's limit), `unknown` without one."""
+        """Whether mu and sigma are undetermined: `no`, `yes` (Zipf's limit), `no lognormal` or `unknown`."""
+        if self.lognormal is None:
+            return "no lognormal"
         gamma = self.estimate("gamma")
         if not gamma.has_interval:
             return "unknown"
@@ -164,13 +167,15 @@ class Fitted:
 
     @property
     def gain(self) -> Estimate:
-        """The mean of ln P(R) of the lognormal minus that of Zipf's law, in nats per token.
+        """The mean of ln P(R) of the lognormal minus that of Zipf's law, in nats per token; NaN without a lognormal.
 
         It has an interval only if the interval of gamma lies above 0.
 
         ln P(k) of both distributions is a linear combination of 1, ln k and ln^2 k. Their difference is therefore a
         linear function of the sums of each document. To first order, errors of the fitted parameters do not change it.
         """
+        if self.lognormal is None:
+            return Estimate(np.nan, df=np.nan)
         powers = powers_of_ln_k(len(self.zipf))
         coefficients = np.linalg.lstsq(powers.T, self.lognormal - self.zipf, rcond=None)[0]
         gain = estimate(self.counts, lambda totals: totals @ coefficients / totals[..., 0])
@@ -239,11 +244,9 @@ def fit_ranks(counts: RankSums) -> Fitted:
     sums = counts.sums.sum(axis=0)
     means = sums[1:] / sums[0]
     vocab_size = counts.histogram.vocab_size
-    exponents, information, lognormal = maximum_likelihood(means, vocab_size)
+    exponents, information, log_pmf = maximum_likelihood(means, vocab_size)
     zipf = maximum_likelihood(means[:1], vocab_size)[2]
-    if exponents[1] <= ZERO_GAMMA:
-        lognormal = zipf  # gamma of a lognormal is at least 0. Zipf's law has gamma = 0
-    return Fitted(counts, exponents, information, lognormal, zipf)
+    return Fitted(counts, exponents, information, log_pmf if exponents[1] > ZERO_GAMMA else None, zipf)
 
 
 def largest_difference(rbp: FloatArray, log_pmf: FloatArray) -> float:
@@ -269,7 +272,7 @@ def integral_of_p1(mu: float, sigma: float) -> float:
 
 GLOSSARY: Glossary = {
     "beta": Term("1 - mu/sigma^2, in ln P(k) = const - beta ln k - gamma ln^2 k", "β"),
-    "gamma": Term("1/(2 sigma^2); above 0 for a lognormal, 0 for Zipf's law, below 0 for neither", "γ", ".4f"),
+    "gamma": Term("1/(2 sigma^2); above 0 for a lognormal, 0 for Zipf's law; below 0 no lognormal exists", "γ", ".4f"),
     "mu_over_sigma": Term("mu/sigma of the lognormal, if the interval of gamma lies above 0", "μ/σ"),
     "gain": Term(
         "nats per token by which the lognormal describes the ranks better than Zipf's law; no interval at Zipf's limit",
@@ -280,7 +283,7 @@ GLOSSARY: Glossary = {
     "quantity": Term("the quantity that changes with S"),
     "limit": Term(
         "whether mu and sigma are undetermined (Zipf's limit): no if the interval of gamma lies above 0, otherwise "
-        "yes; unknown without an interval"
+        "yes; no lognormal if gamma is below 0; unknown without an interval"
     ),
     "ks_lognormal": Term("largest difference of any RBP_k from that of the lognormal", "KS, lognormal"),
     "ks_zipf": Term("largest difference of any RBP_k from that of Zipf's law", "KS, Zipf"),
@@ -353,29 +356,28 @@ def _add_size(report: Report, fitted: Fitted, case: dict[str, Any]) -> None:
     """Add the results of one size: beta, gamma, the gain over Zipf's law and, if it is determined, mu/sigma."""
     histogram = fitted.counts.histogram
     rbp = histogram.rbp_curve(np.arange(1, histogram.vocab_size + 1))
-    distances = {
-        "ks_lognormal": largest_difference(rbp, fitted.lognormal),
-        "ks_zipf": largest_difference(rbp, fitted.zipf),
-    }
     report.add("beta", fitted.estimate("beta"), **case)
-    report.add("gamma", fitted.estimate("gamma"), null=0.0, beside={"limit": fitted.limit}, **case)
-    report.add("gain", fitted.gain, beside=distances, **case)
+    distance = {"limit": fitted.limit, "ks_zipf": largest_difference(rbp, fitted.zipf)}
+    report.add("gamma", fitted.estimate("gamma"), null=0.0, beside=distance, **case)
+    if fitted.lognormal is not None:
+        report.add("gain", fitted.gain, beside={"ks_lognormal": largest_difference(rbp, fitted.lognormal)}, **case)
     if fitted.has_mu_and_sigma:
         mu, sigma = fitted.mu_and_sigma
         report.add("mu_over_sigma", fitted.estimate("mu_over_sigma"), beside={"mu": mu, "sigma": sigma}, **case)
 
 
 def _implied_numbers(fitted: Fitted) -> dict[str, float]:
-    """Return -ln P(1) and the entropy of ranks, as measured and as the lognormal implies them."""
+    """Return -ln P(1) and the entropy of ranks, as measured and as the lognormal implies them (NaN without one)."""
     histogram = fitted.counts.histogram
     share = histogram.count / histogram.num_tokens
     rbp_1 = histogram.rbp(1)
+    lognormal = fitted.lognormal
     return {
-        "neg_log_p1": -np.log(rbp_1) if rbp_1 else np.inf,
-        "neg_log_p1_lognormal": -fitted.lognormal[0],
+        "neg_log_p1": float(-np.log(rbp_1)) if rbp_1 else np.inf,
+        "neg_log_p1_lognormal": np.nan if lognormal is None else float(-lognormal[0]),
         "neg_log_p1_integral": integral_of_p1(*fitted.mu_and_sigma) if fitted.has_mu_and_sigma else np.nan,
-        "entropy": -share @ np.log(share),
-        "entropy_lognormal": -np.exp(fitted.lognormal) @ fitted.lognormal,
+        "entropy": float(-share @ np.log(share)),
+        "entropy_lognormal": np.nan if lognormal is None else float(-np.exp(lognormal) @ lognormal),
     }
 
 
@@ -419,7 +421,7 @@ def _draw(report: Report, ranks: pd.DataFrame) -> None:
         "entropy": ("entropy of ranks", "as measured"),
         "entropy_lognormal": ("entropy of ranks", "by the lognormal"),
     }
-    points = report.tables["implied"].melt(["family", "dataset", "size", "S"], list(names), "column", "nats")
+    points = report.tables["implied"].melt(["family", "dataset", "size", "S"], list(names), "column", "nats").dropna()
     points["panel"] = points["dataset"] + ": " + points["column"].map(lambda name: names[name][0])
     points["by"] = points["column"].map(lambda name: names[name][1])
     report.figures["implied"] = facets(points, x="S", y="nats", facet="panel", dash="by", log="xy")
@@ -429,13 +431,14 @@ def _draw(report: Report, ranks: pd.DataFrame) -> None:
 
 
 def _distributions(model: str, fitted: Fitted) -> pd.DataFrame:
-    """Return the share of tokens per rank, observed and by both distributions, in bins evenly spaced in ln k."""
+    """Return the share of tokens per rank, observed and by the distributions, in bins evenly spaced in ln k."""
     histogram = fitted.counts.histogram
     edges = np.unique(np.rint(np.geomspace(1, histogram.vocab_size + 1, 48)).astype(np.int64))
     observed = np.histogram(histogram.rank, bins=edges, weights=histogram.count / histogram.num_tokens)[0]
     shares = {"observed": observed}
     for name, log_pmf in {"lognormal": fitted.lognormal, "Zipf": fitted.zipf}.items():
-        shares[name] = np.add.reduceat(np.exp(log_pmf), edges[:-1] - 1)
+        if log_pmf is not None:
+            shares[name] = np.add.reduceat(np.exp(log_pmf), edges[:-1] - 1)
     middle = np.sqrt(edges[:-1] * (edges[1:] - 1.0))
     frames = []
     for name, share in shares.items():
@@ -449,21 +452,21 @@ def _headline(report: Report, most_documents: int) -> str:
 
     most_documents: the largest number of documents of a measurement.
     """
-    texts = {"above": "ranks curve as a lognormal's do (gamma above 0)", "below": "ranks curve the other way"}
-    tested = verdict_clause(report.frame("gamma"), texts, noun="measurement", none="no curvature of ranks was found")
-    gain = report.frame("gain")
-    deviation = (
-        f"no RBP_k differs by more than {format_number(gain['ks_lognormal'].max(), '.3f')} from that of the lognormal"
-    )
-    with_interval = gain[gain["low"].notna()]
-    if len(with_interval) == 1:
-        row = with_interval.iloc[0]
-        gained, low, high = (format_number(row[name], ".3f") for name in ("gain", "low", "high"))
-        better = f"the lognormal is better than Zipf's law by {gained} ({low} to {high}) nats a token"
-    elif len(with_interval):
-        better = f"the lognormal is better than Zipf's law by {range_text(with_interval['gain'], '.3f')} nats a token"
-    else:
-        better = ""
+    gamma = report.frame("gamma")
+    texts = {
+        "above": "ranks curve as a lognormal's do (gamma above 0)",
+        "below": "gamma is below 0, so no lognormal fits",
+    }
+    tested = verdict_clause(gamma, texts, noun="measurement", none="no curvature of ranks was found")
+    better = deviation = ""
+    if "gain" in report.questions:
+        gain = report.frame("gain")
+        largest = format_number(gain["ks_lognormal"].max(), ".3f")
+        where = "" if len(gain) == len(gamma) else f" in the {counted(len(gain), 'measurement')} with gamma above 0"
+        deviation = f"no RBP_k differs by more than {largest} from that of the lognormal{where}"
+        better = _gain_clause(gain[gain["low"].notna()])
+    elif not tested:
+        deviation = "gamma is below 0 in every measurement, so no lognormal fits"
     if tested:
         return join_clauses(tested, better, deviation)
     if most_documents < MIN_DOCUMENTS:
@@ -471,3 +474,14 @@ def _headline(report: Report, most_documents: int) -> str:
     else:
         reason = "a few documents decide it"
     return join_clauses(deviation, f"gamma was not tested, because {reason}")
+
+
+def _gain_clause(rows: pd.DataFrame) -> str:
+    """Return by how much the lognormal is better than Zipf's law. rows: those of `gain` with an interval."""
+    if rows.empty:
+        return ""
+    gained = range_text(rows["gain"], ".3f")
+    if len(rows) == 1:
+        low, high = (format_number(rows[name].iloc[0], ".3f") for name in ("low", "high"))
+        gained = f"{gained} ({low} to {high})"
+    return f"the lognormal is better than Zipf's law by {gained} nats a token"

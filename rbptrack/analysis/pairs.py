@@ -14,14 +14,17 @@ from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.analysis.report import Report, Term
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput
-from rbptrack.base.formatting import character_spans
+from rbptrack.base.formatting import character_spans, counted, format_number
 from rbptrack.facts import DISTINGUISHING_COLUMNS, FACT_BY_NAME, SAME_TOKENS_COLUMNS, Fact
 from rbptrack.ranks import HEADLINE_KS
-from rbptrack.stats.changes import ChangedToken, Changes, OtherTokens, compare
+from rbptrack.stats.changes import CE_ROUNDING, RULE_OF_THREE, ChangedToken, Changes, OtherTokens, compare
 
 CHANGES_GLOSSARY: dict[str, str | Term] = {
     "change": Term(
-        "the metric in B minus the metric in A over the same tokens; CE in nats, RBP_k as a share", "B - A", "+.4f"
+        "the metric in B minus the metric in A over the same tokens; CE in nats, RBP_k as a share; a difference of CE "
+        f"of at most {CE_ROUNDING:g} is no difference, because rounding in float32 can make it",
+        "B - A",
+        "+.4f",
     ),
     "same_top": Term("share of positions at which A and B rank the same token first", "same top token", ".2%"),
     "flips": Term(
@@ -49,6 +52,9 @@ CHANGES_GLOSSARY: dict[str, str | Term] = {
     "rise": Term("CE in B minus CE in A, in nats per token of the document or group", form="+.4f"),
 }
 """The terms of the questions and columns of `add_changes`, `worst_tokens` and `worst_documents`."""
+
+FEW_UNITS = 200
+"""With fewer documents or groups than this, a note says what share of all documents may be damaged unnoticed."""
 
 _IN_MODEL_NAME = ("family", "size", "model", "repo", "seed", "revision")  # facts that the name of a model tells
 
@@ -144,11 +150,22 @@ def add_changes(report: Report, changes: Changes, *, family: str, dataset: str, 
     keys: dict[str, Any] = {"family": family, "dataset": dataset, **case}
     for change in changes.changes:
         beside = {"A": change.a, "B": change.b, "deciding": change.difference.deciding_documents}
-        report.add("change", change.difference, **keys, metric=change.metric, null=0.0, beside=beside)
+        null, margin = change.test
+        report.add("change", change.difference, **keys, metric=change.metric, null=null, margin=margin, beside=beside)
     if isfinite(changes.same_top.value):  # NaN if a rank table lacks the top tokens
         report.add("same_top", changes.same_top, **keys, show=clip_share, beside={"moved": changes.moved_share})
     beside = {"lost": changes.lost_share, "gained": changes.gained_share}
     report.add("flips", changes.mcnemar, **keys, null=0.0, ends=changes.flips.interval(), beside=beside)
+    note = f"{dataset}: {_text_on_missed_damage(changes)}."
+    if changes.num_units < FEW_UNITS and note not in report.notes:  # several pairs may share documents
+        report.notes.append(note)
+
+
+def _text_on_missed_damage(changes: Changes) -> str:
+    """Say what share of all documents may be damaged although this sample shows no damage."""
+    units = counted(changes.num_units, "group" if changes.a.grouped else "document")
+    share = format_number(RULE_OF_THREE / changes.num_units, ".1%")
+    return f"damage to less than {share} of all documents may have been missed, because there are only {units}"
 
 
 def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToken]) -> pd.DataFrame:

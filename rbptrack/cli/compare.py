@@ -12,7 +12,7 @@ import typer
 
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import write_whole
-from rbptrack.base.formatting import counted, format_number, short_path
+from rbptrack.base.formatting import format_number, short_path
 from rbptrack.cli.options import ExtraPage, Selection, select_all, with_selection
 from rbptrack.config.patterns import split_list
 from rbptrack.console.output import command_line, print_text
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rbptrack.stats.changes import Changes
 
 _K_TEXT = re.compile(r"[1-9]\d{0,9}", re.ASCII)
-_FEW_DOCUMENTS = 200  # with fewer documents, the answer says what share of all documents may be damaged unnoticed
 _NUM_WORST = 10  # number of tokens and of documents in the tables of the report
 _NUM_NAMED = 5  # number of documents that the terminal names
 _EXPLAINED_COLUMNS = ("deciding", "moved", "lost", "gained")  # each is explained by a line below the tables
@@ -47,7 +46,7 @@ def compare(
     out: ExtraPage = None,
 ) -> int:
     """Compare two measurements of the same tokens, token by token."""
-    from rbptrack.analysis.pairs import compare_runs, worst_documents
+    from rbptrack.analysis.pairs import FEW_UNITS, compare_runs, worst_documents
     from rbptrack.reporting import Analysis, print_report, print_unreadable
 
     k_numbers = _parse_ks(ks)
@@ -72,8 +71,7 @@ def compare(
         return 1 if num_unreadable else 0
     exit_code, judgement = _judge(changes, tolerance)
     print_text(f"with a tolerance of {tolerance:g}: {second['name']} is {judgement}")
-    if exit_code == 0 and changes.num_units < _FEW_DOCUMENTS:
-        print_text(_text_on_missed_damage(changes))
+    if exit_code == 0 and changes.num_units < FEW_UNITS:
         print_text(_text_on_largest_rises(rises))
     return exit_code
 
@@ -119,15 +117,6 @@ def _judge(changes: Changes, tolerance: float) -> tuple[int, str]:
         "undecided": (3, "undecided: the documents do not give enough evidence"),
     }
     return exit_code_and_text[judge(changes.changes, tolerance, changes.num_units)]
-
-
-def _text_on_missed_damage(changes: Changes) -> str:
-    """Say what share of all documents may be damaged although this sample shows no damage."""
-    from rbptrack.stats.changes import RULE_OF_THREE
-
-    units = counted(changes.num_units, "group" if changes.a.grouped else "document")
-    share = format_number(RULE_OF_THREE / changes.num_units, ".1%")
-    return f"damage to less than {share} of all documents may have been missed, because there are only {units}"
 
 
 def _text_on_largest_rises(rises: pd.DataFrame) -> str:

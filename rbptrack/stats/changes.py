@@ -34,6 +34,13 @@ If 3% of all documents are damaged, a sample of 100 documents holds none of them
 samples miss the damage in more than 5% of cases.
 """
 
+CE_ROUNDING = 3e-5
+"""The largest difference of CE, in nats per token, that the rounding of log-probabilities in float32 can make.
+
+Two engines or two processors compute the same log-probability with different rounding errors, and these may have one
+sign at most tokens.
+"""
+
 _CONTEXT_TOKENS = 8  # the most preceding tokens that are kept with each of the worst tokens
 
 
@@ -64,6 +71,20 @@ class Change:
         if self.metric == CE:
             return self.difference
         return replace(self.difference, value=-self.difference.value)
+
+    @property
+    def test(self) -> tuple[float, float]:
+        """The null value and the margin of the test of the difference.
+
+        A difference of CE of at most `CE_ROUNDING` is no difference. If the whole interval lies within it, the margin
+        is `CE_ROUNDING`. Otherwise the null value is the nearest value that is no difference, and there is no margin.
+        """
+        if self.metric != CE:
+            return 0.0, nan
+        low, high = self.difference.interval()
+        if -CE_ROUNDING <= low <= high <= CE_ROUNDING:
+            return 0.0, CE_ROUNDING
+        return min(max(self.difference.value, -CE_ROUNDING), CE_ROUNDING), nan
 
 
 @dataclass(frozen=True)

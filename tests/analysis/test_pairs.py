@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
+import pytest
 
 from rbptrack.analysis import Report
 from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, pair_name, worst_documents, worst_tokens
@@ -52,6 +55,27 @@ def test_numbers_of_a_comparison_stand_in_their_columns() -> None:
     assert documents.to_dict("records") == [{"document": 1, "tokens": 5, "A": 1, "B": 1.5, "rise": 0.5}]
     tokens = worst_tokens(runs, runs.frame.iloc[0], changes.worst_tokens)
     assert tokens[["rank_A", "rank_B"]].iloc[-1].tolist() == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("rise", "spread", "verdict"),
+    [
+        (4e-8, 1e-8, "same"),
+        (2e-5, 5e-6, "same"),
+        (2e-5, 1e-4, "undecided"),
+        (5e-5, 1e-5, "above"),
+        (5e-5, 1e-4, "undecided"),
+    ],
+)
+def test_difference_of_ce_within_the_rounding_of_float32_is_none(rise: float, spread: float, verdict: str) -> None:
+    """The rises of 40 equally long documents have this mean and standard deviation. Float32 is too coarse for them."""
+    noise = np.random.default_rng(0).standard_normal(40)
+    rises = rise + spread * (noise - noise.mean()) / noise.std()
+    tables = [rank_table(np.ones(40), documents=40, logprob=np.full(40, -1.0)) for _ in "ab"]
+    changes = compare([tables[0]], [tables[1]], ks=(1,), worst=0)
+    report = Report(CHANGES_GLOSSARY)
+    add_changes(report, replace(changes, b=replace(changes.b, nats=changes.a.nats + rises)), family="f", dataset="d")
+    assert report.frame("change").set_index("metric").loc["ce", "verdict"] == verdict
 
 
 def test_worst_groups_have_the_names_of_their_documents() -> None:

@@ -71,7 +71,9 @@ def test_agreement_of_equal_measurements_has_no_change(report_of_three_precision
     assert same_top["toy-1m@float32 / toy-1m@bfloat16"] == 1
     change = report_of_three_precisions.frame("change").set_index("pair").loc["toy-1m@float32 / toy-1m@bfloat16"]
     assert set(change["change"]) == {0.0}
-    assert set(change["verdict"]) == {"undecided"}
+    assert change.set_index("metric")["verdict"].to_dict() == dict.fromkeys(change["metric"], "undecided") | {
+        "ce": "same"
+    }
 
 
 def test_agreement_lists_worst_tokens_of_pair_that_differs(report_of_three_precisions: Report) -> None:
@@ -91,7 +93,7 @@ def test_agreement_compares_each_checkpoint_with_the_next(tmp_path: Path) -> Non
     change = report.frame("change")
     ce = change[change["metric"] == "ce"].set_index("pair")
     assert ce["change"].tolist() == pytest.approx([0.0, 0.5], abs=1e-6)
-    assert ce["verdict"].tolist() == ["undecided", "above"]
+    assert ce["verdict"].tolist() == ["same", "above"]
     assert report.headline.startswith("CE differs in 1 of 2 pairs")
     save(report.figures["change"], tmp_path / "change.svg")
 

@@ -149,16 +149,16 @@ def test_report_of_lognormal_has_three_charts(report_of_four_sizes: Report) -> N
     assert set(report_of_four_sizes.figures) == {"distribution", "implied", "mu_over_sigma"}
 
 
-def test_lognormal_of_negative_gamma_is_zipfs_law_without_mu_and_sigma() -> None:
+def test_report_of_negative_gamma_has_no_number_of_a_lognormal() -> None:
     report = Lognormal().analyze(family_runs({s: lognormal_ranks(1.2, -0.03, seed=i) for i, s in enumerate(SIZES)}))
     check_charts_and_notes(report)
     gamma = report.frame("gamma")
-    assert (gamma["limit"] == "yes").all()
-    gain = report.frame("gain")
-    assert (gain["gain"] == 0).all(), "the nearest lognormal is Zipf's law"
-    assert gain[["low", "high"]].isna().all(axis=None)
-    np.testing.assert_allclose(gain["ks_lognormal"], gain["ks_zipf"])
-    assert "mu_over_sigma" not in report.questions
+    assert (gamma["limit"] == "no lognormal").all()
+    assert gamma["ks_zipf"].notna().all()
+    assert not {"gain", "mu_over_sigma"} & set(report.questions)
+    assert report.tables["implied"][["neg_log_p1_lognormal", "entropy_lognormal"]].isna().all(axis=None)
+    assert "no lognormal fits in all 4 measurements" in report.headline
+    assert "RBP" not in report.headline
     assert "mu_over_sigma" not in set(report.frame("slope")["quantity"])
     assert any("mu/sigma" in note for note in report.notes)
 
