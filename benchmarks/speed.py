@@ -57,7 +57,7 @@ def make_batches(corpus: Corpus, batch_tokens: int) -> list[Batch]:
 
     A batch has at most `batch_tokens` tokens, with padding.
     """
-    order = np.argsort(-corpus.lengths, kind="stable").tolist()
+    order = np.argsort(-corpus.lengths, kind="stable")
     return [make_batch(corpus, sequences) for sequences in group_sequences(corpus, order, batch_tokens)]
 
 

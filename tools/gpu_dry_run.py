@@ -20,6 +20,7 @@ from dataclasses import replace
 from itertools import product
 from unittest.mock import patch
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
@@ -90,7 +91,7 @@ def score(model: CausalModel, mode: FakeTensorMode, *, failures: int) -> str:
 
     """
     corpus = random_corpus(300, vocab_size=ENTRIES, seq_len=128)
-    batch = make_batch(corpus, range(len(corpus.start)))
+    batch = make_batch(corpus, np.arange(len(corpus.start)))
     try:
         with mode, memory_that_runs_out(failures):
             engine = transformers.Transformers(model, corpus, EngineConfig())

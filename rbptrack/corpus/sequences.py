@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
+_PIECE_TOKENS = 2**20  # the number of tokens that are converted to 64 bits at once
+
+
 @dataclass(frozen=True)
 class Corpus(Tokens):
     """The tokens of all selected documents, and the sequences that are cut from them.
@@ -28,8 +31,8 @@ class Corpus(Tokens):
         scorable: whether the token may be a target, bool (tokens,).
         start: index of each sequence's first token, int64 (sequences,), ascending.
         stop: index after each sequence's last token, int64 (sequences,).
-        first: index from which tokens are targets of the sequence, int64 (sequences,). The targets of a sequence are
-            the scorable tokens first..stop-1. No token is a target of two sequences.
+        first: index from which tokens are targets of the sequence, int64 (sequences,), ascending. The targets of a
+            sequence are the scorable tokens first..stop-1. No token is a target of two sequences.
         prefix: ids of the special tokens with which the tokenizer begins every text, such as `<bos>`, int32. It is
             often empty. A sequence that begins inside a document gets the prefix, too, because models that were trained
             with it predict badly without it.
@@ -50,7 +53,15 @@ class Corpus(Tokens):
     @cached_property
     def position(self) -> IntArray:
         """The index of each token in its document, int32 (tokens,)."""
-        return np.concatenate([np.arange(length, dtype=np.int32) for length in self.document_lengths])
+        position = np.arange(len(self.token), dtype=np.int32)
+        position -= np.repeat(self._document_starts.astype(np.int32), self.document_lengths)
+        return position
+
+    @property
+    def _document_starts(self) -> IntArray:
+        """The index of each document's first token, int64 (documents,)."""
+        starts: IntArray = np.cumsum(self.document_lengths) - self.document_lengths
+        return starts
 
     def inputs(self, sequence: int) -> IntArray:
         """Return the token ids that the model reads for a sequence, (length,), with the prefix if it gets one."""
@@ -72,18 +83,25 @@ class Corpus(Tokens):
         lengths: IntArray = self.stop - self.start + prefix_lengths
         return lengths
 
+    @cached_property
+    def is_target(self) -> npt.NDArray[np.bool_]:
+        """Whether each token is a target, bool (tokens,)."""
+        changes = np.zeros(len(self.token) + 1, dtype=np.int8)  # of the number of sequences that may score a token
+        changes[self.first] += 1
+        changes[self.stop] -= 1
+        is_target: npt.NDArray[np.bool_] = np.cumsum(changes[:-1], dtype=np.int8).view(np.bool_) & self.scorable
+        return is_target
+
     def targets(self, low: int, high: int) -> IntArray:
         """Return the indices of the targets of sequences low..high-1, int64 (targets,), in ascending order."""
-        spans = zip(self.first[low:high], self.stop[low:high], strict=True)
-        indices = np.concatenate([np.arange(first, stop) for first, stop in spans])
-        scored: IntArray = indices[self.scorable[indices]]
-        return scored
+        begin = self.first[low]
+        targets: IntArray = begin + np.flatnonzero(self.is_target[begin : self.stop[high - 1]])
+        return targets
 
     @cached_property
     def num_targets(self) -> int:
         """The number of targets."""
-        spans = zip(self.first, self.stop, strict=True)
-        return sum(int(np.count_nonzero(self.scorable[first:stop])) for first, stop in spans)
+        return int(np.count_nonzero(self.is_target))
 
     def document_table(self) -> pd.DataFrame:
         """Return a table with one row per selected document.
@@ -95,10 +113,13 @@ class Corpus(Tokens):
 
         """
         num_documents = len(self.document_ids)
-        scored = self.targets(0, len(self.start))
-        num_bytes = np.bincount(self.document[scored], self.num_bytes[scored], num_documents).astype(np.int64)
+        num_bytes = np.zeros(num_documents)
+        for start in range(0, len(self.token), _PIECE_TOKENS):  # in pieces, because bincount converts its arguments
+            piece = slice(start, start + _PIECE_TOKENS)
+            bytes_of_targets = self.num_bytes[piece] * self.is_target[piece]
+            num_bytes += np.bincount(self.document[piece], bytes_of_targets, num_documents)
         columns = {"document": range(num_documents), "id": self.document_ids, "tokens": self.document_lengths}
-        table = pd.DataFrame(columns | {"bytes": num_bytes})
+        table = pd.DataFrame(columns | {"bytes": num_bytes.astype(np.int64)})
         if any(self.groups):
             table["group"] = list(self.groups)
         return table
@@ -112,11 +133,12 @@ class Corpus(Tokens):
             The columns `document`, `position` and `token`.
 
         """
-        is_scored = np.zeros(len(self.token), bool)
-        is_scored[self.targets(0, len(self.start))] = True
-        last_scored = np.full(len(self.document_ids), -1)  # position in each document
-        last_scored[self.document[is_scored]] = self.position[is_scored]  # positions ascend; the last assignment stays
-        chosen = ~is_scored & (self.position < last_scored[self.document])
+        has_tokens = self.document_lengths > 0
+        last_scored = np.full(len(has_tokens), -1)  # position in each document
+        positions = np.where(self.is_target, self.position, -1)
+        last_scored[has_tokens] = np.maximum.reduceat(positions, self._document_starts[has_tokens])
+        unscored = np.flatnonzero(~self.is_target)
+        chosen = unscored[self.position[unscored] < last_scored[self.document[unscored]]]
         columns = {"document": self.document, "position": self.position, "token": self.token}
         return pd.DataFrame({name: values[chosen] for name, values in columns.items()})
 
@@ -126,7 +148,7 @@ class Corpus(Tokens):
         Further ids that the tokenizer does not know are left out.
         """
         known = [token for token in further_ids if token < len(tokenizer)]
-        ids = np.union1d(self.token, np.array(known, np.int64)).tolist()
+        ids = np.union1d(np.unique(self.token), np.array(known, np.int64)).tolist()
         return dict(zip(ids, token_texts(tokenizer, ids), strict=True))
 
 

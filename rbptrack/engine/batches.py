@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from rbptrack.ranks import IntArray
 
 if TYPE_CHECKING:
     from rbptrack.corpus.sequences import Corpus
@@ -86,14 +88,14 @@ class Batch:
         )
 
 
-def group_sequences(corpus: Corpus, sequences: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+def group_sequences(corpus: Corpus, sequences: IntArray, batch_tokens: int) -> Iterator[IntArray]:
     """Yield groups of sequences that form one batch each.
 
     The groups depend on the arguments only. A measurement that is continued therefore uses the same batches.
 
     Args:
         corpus: the corpus that holds the sequences.
-        sequences: the numbers of the sequences in the corpus, sorted by falling length.
+        sequences: the numbers of the sequences in the corpus, (sequences,), sorted by falling length.
         batch_tokens: the largest number of tokens of a batch, padding included. A longer sequence forms a batch alone.
 
     """
@@ -101,30 +103,26 @@ def group_sequences(corpus: Corpus, sequences: Sequence[int], batch_tokens: int)
     while begin < len(sequences):
         longest = int(corpus.lengths[sequences[begin]])
         end = begin + max(1, batch_tokens // longest)
-        yield list(sequences[begin:end])
+        yield sequences[begin:end]
         begin = end
 
 
-def make_batch(corpus: Corpus, sequences: Sequence[int]) -> Batch:
-    """Make a batch of some sequences, which are given by their numbers in the corpus."""
-    length = int(corpus.lengths[sequences].max())
-    token_ids = np.zeros((len(sequences), length), dtype=np.int64)
-    state_index = []
-    target_index = []
-    for row, sequence in enumerate(sequences):
-        inputs = corpus.inputs(sequence)
-        token_ids[row, : len(inputs)] = inputs
-        targets = corpus.targets(sequence, sequence + 1)
-        target_index.append(targets)
-        # The sequence's last input is at corpus.stop - 1 in the corpus, and in the last column of this row's inputs.
-        column = targets + len(inputs) - int(corpus.stop[sequence])
-        state_index.append(row * length + column - 1)  # the state of the token before a target predicts it
-    index = np.concatenate(target_index)
+def make_batch(corpus: Corpus, sequences: IntArray) -> Batch:
+    """Make a batch of some sequences, which are given by their numbers in the corpus, (sequences,)."""
+    lengths = corpus.lengths[sequences]
+    column = np.arange(int(lengths.max()))  # the arrays below are (sequences, length)
+    index = (corpus.stop[sequences] - lengths)[:, None] + column  # in the corpus; the prefix lies before the start
+    is_input = column < lengths[:, None]
+    index[~is_input] = 0
+    token_ids = np.where(is_input, corpus.token[index], 0).astype(np.int64)
+    token_ids[corpus.prefixed[sequences], : len(corpus.prefix)] = corpus.prefix
+    is_target = is_input & (index >= corpus.first[sequences][:, None]) & corpus.is_target[index]
+    target_index = index[is_target]
     return Batch(
         token_ids=torch.from_numpy(token_ids),
-        lengths=torch.from_numpy(corpus.lengths[sequences]),
-        state_index=torch.from_numpy(np.concatenate(state_index)),
-        target_ids=torch.from_numpy(corpus.token[index].astype(np.int64)),
-        target_index=torch.from_numpy(index),
-        target_counts=tuple(len(targets) for targets in target_index),
+        lengths=torch.from_numpy(lengths),
+        state_index=torch.from_numpy(np.flatnonzero(is_target) - 1),  # the token before a target predicts it
+        target_ids=torch.from_numpy(corpus.token[target_index].astype(np.int64)),
+        target_index=torch.from_numpy(target_index),
+        target_counts=tuple(np.count_nonzero(is_target, axis=1).tolist()),
     )

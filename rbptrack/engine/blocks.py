@@ -1,9 +1,9 @@
-"""Keeps an unfinished measurement on disk, as blocks of scores. A block is written completely or not at all.
+"""Cuts a corpus into sections and batches, and keeps the scores of an unfinished section on disk as blocks.
 
-A corpus is cut into sections of consecutive sequences. Within a section, sequences are sorted by falling length and
-grouped into batches. A block holds the scores of consecutive sequences in this order. The borders of blocks depend on
-the speed of the machine. The borders of sections and batches do not, so an interrupted measurement gives the same
-numbers when it is continued.
+A section is a range of consecutive sequences. Within a section, sequences are sorted by falling length and grouped into
+batches. A block holds the scores of consecutive sequences in this order. It is written completely or not at all. The
+borders of blocks depend on the speed of the machine. The borders of sections and batches do not, so an interrupted
+measurement gives the same numbers when it is continued.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,114 +21,106 @@ from rbptrack.base.errors import FileAccessError, MeasurementError, RbptrackErro
 from rbptrack.base.files import write_whole
 from rbptrack.engine.batches import Batch, group_sequences, make_batch
 from rbptrack.ranks import IntArray, RankTable
-from rbptrack.scoring import Scores
 
 if TYPE_CHECKING:
     from rbptrack.corpus.sequences import Corpus
 
 log = logging.getLogger(__name__)
 
-SECTION_TOKENS = 131_072
+SECTION_TOKENS = 2**20
 """The largest number of tokens in a section. Only a section of a single sequence can be longer.
 
-A section is also one row group of the finished table.
+In a longer section, sequences of similar length are found more often: batches of 32,768 tokens then hold 1 to 2% of
+padding. The scores of one section are in memory, at 40 bytes a token.
 """
 
 _BLOCK_NAME = re.compile(r"(\d+)-(\d+)\.parquet")
 _CORPUS_FILE = "corpus.txt"
+_TEXT_COLUMNS = ("document", "position", "token")
 
 
 class Blocks:
-    """The blocks of one corpus in a folder.
+    """The sections of one corpus, and the blocks of scores in a folder.
 
     Args:
         corpus: the corpus that is measured.
         folder: the folder of the blocks. It is created if it does not exist. Damaged blocks in it are deleted, and
             their sequences are measured again.
-        vocab_size: |V|, which the rank table stores.
-        strict: whether metrics use the strict rank.
 
     Attributes:
-        saved: the sequences of each block on disk, in order. Sequences are counted in the order in which they are
-            measured.
+        sections: the sequences of each section, in order. Sequences are counted in the order in which they are
+            measured. A section holds the same numbers in this order and in the order of the text.
+        saved: the sequences of each block on disk, in order. No block crosses the border of a section.
 
     Raises:
         MeasurementError: the folder holds blocks of another corpus.
 
     """
 
-    def __init__(self, corpus: Corpus, folder: Path, *, vocab_size: int, strict: bool) -> None:
+    def __init__(self, corpus: Corpus, folder: Path) -> None:
         self._corpus = corpus
         self._folder = folder
-        self._vocab_size = vocab_size
-        self._strict = strict
         folder.mkdir(parents=True, exist_ok=True)
         self._check_corpus()
-        self._sections = _sections(corpus.lengths)
-        self._order: list[int] = []
-        for section in self._sections:
-            self._order += sorted(section, key=lambda sequence: -corpus.lengths[sequence])  # stable: then in text order
+        self.sections = _sections(corpus.lengths)
+        self._order = np.concatenate([_sort_by_length(corpus.lengths, section) for section in self.sections])
         self.saved = list(self._find_saved())
 
     def num_tokens(self, block: range) -> int:
         """Return the number of scored tokens of a block."""
-        return len(self._targets(block))
+        return len(self.targets(block))
 
     def batches(self, batch_tokens: int) -> Iterator[tuple[range, Batch]]:
         """Yield the batches whose scores are not on disk, each with the range of its sequences.
 
-        A batch has at most `batch_tokens` tokens, padding included, or a single longer sequence.
+        A batch has at most `batch_tokens` tokens, padding included, or a single longer sequence. Batches without a
+        target are left out.
         """
         for missing in self._missing_ranges():
             begin = missing.start
             for sequences in group_sequences(self._corpus, self._order[missing.start : missing.stop], batch_tokens):
-                yield range(begin, begin + len(sequences)), make_batch(self._corpus, sequences)
+                batch = make_batch(self._corpus, sequences)
+                if len(batch):
+                    yield range(begin, begin + len(sequences)), batch
                 begin += len(sequences)
 
-    def write(self, block: range, scored: Sequence[tuple[Batch, Scores]]) -> None:
-        """Write a block: its batches and their scores, in the order of the sequences.
+    def targets(self, block: range) -> IntArray:
+        """Return the indices of a block's targets in the corpus, ascending. The rows of the block have this order."""
+        corpus = self._corpus
+        sequences = self._order[block.start : block.stop]
+        begin = corpus.first[sequences].min()
+        end = corpus.stop[sequences].max()
+        changes = np.zeros(end - begin + 1, dtype=np.int8)  # of the number of sequences that may score a token
+        changes[corpus.first[sequences] - begin] += 1
+        changes[corpus.stop[sequences] - begin] -= 1
+        is_in_block = np.cumsum(changes[:-1], dtype=np.int8).view(np.bool_)
+        targets: IntArray = begin + np.flatnonzero(is_in_block & corpus.is_target[begin:end])
+        return targets
 
-        The scores are on the disk when the function returns. Raises MeasurementError if a log-probability or a KL is
-        not finite. The error names the first document and position with such a number.
-        """
-        index = np.concatenate([batch.target_index.numpy() for batch, _ in scored])
-        order = np.argsort(index, kind="stable")
-        scores = Scores.concatenate([batch_scores for _, batch_scores in scored])
-        columns = {name: column.cpu().numpy()[order] for name, column in scores.items()}
-        index = index[order]
-        self._check_finite(index, columns)
-        for name in ("document", "position", "field", "token"):
-            columns[name] = getattr(self._corpus, name)[index]
-        table = RankTable.from_arrays(vocab_size=self._vocab_size, strict=self._strict, **columns)
+    def write(self, block: range, table: RankTable) -> None:
+        """Write the scores of a block, in the order of `targets`. They are on the disk when the function returns."""
         table.write(self._path(block))
-        self.saved = sorted([*self.saved, block], key=lambda saved: saved.start)
 
-    def tables(self) -> Iterator[tuple[IntArray, RankTable]]:
-        """Yield the rank table in text order, one section at a time.
+    def read(self, block: range) -> RankTable:
+        """Read the scores of a block, in the order of `targets`.
 
-        Call this only when all blocks are on disk. At most one section and the blocks that overlap with it are in
-        memory.
-
-        Yields:
-            The indices of the section's targets in the corpus, (tokens,), and the rank table of these targets.
+        Raises:
+            RbptrackError: the block is damaged, or holds other tokens than the corpus.
+            FileAccessError: the operating system cannot read the block.
 
         """
-        in_memory: dict[range, tuple[IntArray, RankTable]] = {}
-        begin = 0
-        for section in self._sections:
-            end = begin + len(section)
-            overlapping = [block for block in self.saved if block.start < end and block.stop > begin]
-            in_memory = {block: in_memory.get(block) or self._read(block) for block in overlapping}
-            targets = self._corpus.targets(section.start, section.stop)
-            yield targets, _select_targets(targets, list(in_memory.values()))
-            begin = end
+        table = RankTable.read(self._path(block))
+        targets = self.targets(block)
+        if not all(np.array_equal(table.column(name), getattr(self._corpus, name)[targets]) for name in _TEXT_COLUMNS):
+            raise RbptrackError(f"{self._path(block)} holds other tokens than the corpus")
+        return table
 
     def _check_corpus(self) -> None:
         """Write the hash of the corpus to the folder. If the folder has a hash, check that it is of this corpus."""
         corpus = self._corpus
         digest = hashlib.sha256(corpus.texts_hash.encode())
         for array in (corpus.token, corpus.scorable, corpus.start, corpus.stop, corpus.first, corpus.prefix):
-            digest.update(np.ascontiguousarray(array).tobytes())
+            digest.update(np.ascontiguousarray(array).data)
         path = self._folder / _CORPUS_FILE
         if not path.exists():
             write_whole(path, digest.hexdigest())
@@ -136,7 +128,7 @@ class Blocks:
             raise MeasurementError(f"{self._folder} belongs to another corpus: remove it, or name another folder")
 
     def _find_saved(self) -> Iterator[range]:
-        """Yield the blocks in the folder. Delete those that are damaged or have the wrong number of tokens.
+        """Yield the blocks in the folder. Delete those that are damaged or hold other tokens.
 
         Raises FileAccessError if the operating system cannot read a block. The block may be undamaged, so it is kept.
         """
@@ -146,7 +138,8 @@ class Blocks:
                 continue
             block = range(int(name[1]), int(name[2]))
             try:
-                if len(RankTable.read(path)) == self.num_tokens(block):
+                if any(section.start <= block.start < block.stop <= section.stop for section in self.sections):
+                    self.read(block)
                     yield block
                     continue
             except FileAccessError:
@@ -161,43 +154,14 @@ class Blocks:
         is_missing = np.ones(len(self._order), dtype=bool)
         for block in self.saved:
             is_missing[block.start : block.stop] = False
-        begin = 0
-        for section in self._sections:
-            end = begin + len(section)
+        for section in self.sections:
             # A missing range begins and ends where `is_missing` changes.
-            edges = np.flatnonzero(np.diff(is_missing[begin:end], prepend=False, append=False)) + begin
+            changes = np.diff(is_missing[section.start : section.stop], prepend=False, append=False)
+            edges = np.flatnonzero(changes) + section.start
             yield from map(range, edges[::2].tolist(), edges[1::2].tolist())
-            begin = end
-
-    def _read(self, block: range) -> tuple[IntArray, RankTable]:
-        return self._targets(block), RankTable.read(self._path(block))
-
-    def _targets(self, block: range) -> IntArray:
-        """Return the indices of a block's targets in the corpus, ascending. The rows of the block have this order."""
-        sequences = self._order[block.start : block.stop]
-        return np.sort(np.concatenate([self._corpus.targets(sequence, sequence + 1) for sequence in sequences]))
 
     def _path(self, block: range) -> Path:
         return self._folder / f"{block.start:09d}-{block.stop:09d}.parquet"
-
-    def _check_finite(self, index: IntArray, columns: dict[str, IntArray]) -> None:
-        """Raise MeasurementError if a log-probability or a KL is not finite. `index` has the targets of the rows."""
-        for name, model in (("logprob", "model"), ("kl", "reference")):
-            if name not in columns or np.isfinite(columns[name]).all():
-                continue
-            row = int(np.argmin(np.isfinite(columns[name])))
-            target = index[row]
-            document = self._corpus.document_ids[self._corpus.document[target]]
-            place = f"document {document}, position {self._corpus.position[target]}"
-            if name == "kl" and not np.isnan(columns[name][row]):
-                raise MeasurementError(
-                    "KL is infinite: the model gives probability 0 (a logit of -infinity) to a token that the "
-                    f"reference may choose at {place}. Measure the model without reference="
-                )
-            raise MeasurementError(
-                f"the {model}'s logits hold a NaN or an infinity at {place}: the weights are damaged, or model.dtype "
-                "is too imprecise for them"
-            )
 
 
 def _sections(lengths: IntArray) -> list[range]:
@@ -213,13 +177,7 @@ def _sections(lengths: IntArray) -> list[range]:
     return sections
 
 
-def _select_targets(targets: IntArray, blocks: Sequence[tuple[IntArray, RankTable]]) -> RankTable:
-    """Return the rank table of some targets, with rows from several blocks.
-
-    Targets are given by their indices in the corpus, ascending. `blocks` has the targets and the table of each block.
-    """
-    index = np.concatenate([block_targets for block_targets, _ in blocks])
-    table = RankTable.concatenate(block_table for _, block_table in blocks)
-    order = np.argsort(index, kind="stable")
-    rows = order[np.searchsorted(index[order], targets)]
-    return RankTable(table.table.take(rows), table.vocab_size, table.strict)
+def _sort_by_length(lengths: IntArray, section: range) -> IntArray:
+    """Return the sequences of a section by falling length. Sequences of equal length stay in the order of the text."""
+    order: IntArray = section.start + np.argsort(-lengths[section.start : section.stop], kind="stable")
+    return order

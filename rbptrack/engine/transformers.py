@@ -66,7 +66,7 @@ class Transformers(Engine):
     def __init__(self, model: CausalModel, corpus: Corpus, config: EngineConfig) -> None:
         self._model = model
         longest = int(corpus.lengths.max())
-        model.check_corpus(longest=longest, largest_target=int(corpus.token[corpus.scorable].max(initial=0)))
+        model.check_corpus(longest=longest, largest_target=int(corpus.token.max(initial=0, where=corpus.scorable)))
         _reset_peak_memory(model.device)
         self._on_cuda = model.device.type == "cuda"
         threads = config.threads or torch.get_num_threads()

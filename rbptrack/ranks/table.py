@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.parquet import read_batches, read_rows, read_table, write_table, writing_table
@@ -206,14 +208,23 @@ class RankTable:
         write_table(path, self._with_metadata())
 
     @classmethod
-    def write_pieces(cls, path: Path, pieces: Iterable[RankTable]) -> None:
-        """Write tables with equal columns to one file, each as one row group. Only one table is in memory at a time."""
-        pieces = iter(pieces)
-        first = next(pieces)._with_metadata()
-        with writing_table(path, first.schema) as writer:
-            writer.write_table(first)
-            for piece in pieces:
-                writer.write_table(piece._with_metadata())
+    @contextmanager
+    def writing(cls, path: Path) -> Iterator[Callable[[RankTable], None]]:
+        """Yield a function that appends tables with equal columns to one file, each as one row group.
+
+        When the block ends, the whole file is on the disk. If the block raises an exception, no file is written. At
+        least one table must be appended.
+        """
+        with ExitStack() as stack:
+            writers: list[pq.ParquetWriter] = []
+
+            def append(piece: RankTable) -> None:
+                table = piece._with_metadata()
+                if not writers:
+                    writers.append(stack.enter_context(writing_table(path, table.schema)))
+                writers[0].write_table(table)
+
+            yield append
 
     def _with_metadata(self) -> pa.Table:
         """Return the Arrow table with |V| and the kind of rank in its metadata."""

@@ -238,7 +238,9 @@ def write_row_groups(table: RankTable, path: Path, *, groups: int) -> None:
     """Write a table to a Parquet file with row groups of equal size. They may end inside a document."""
     edges = np.linspace(0, len(table), groups + 1).astype(int)
     pieces = [replace(table, table=table.table.slice(low, high - low)) for low, high in itertools.pairwise(edges)]
-    RankTable.write_pieces(path, pieces)
+    with RankTable.writing(path) as append:
+        for piece in pieces:
+            append(piece)
 
 
 @pytest.fixture(params=[False, True], ids=["paper", "strict"])
