@@ -6,7 +6,9 @@ The command line and the Python API use the same checks.
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -22,6 +24,8 @@ MAX_NAME_LENGTH = 200
 
 MIN_SEQ_LEN = 2
 """The smallest number of tokens of a sequence: one token to read and one to rank."""
+
+_RESERVED_SBATCH_OPTIONS = ("array", "open-mode", "output", "parsable", "signal", "test-only", "wait", "wrap")
 
 _MAX_THREADS = 1024  # more threads do not help, and operating systems may refuse to start them
 
@@ -41,9 +45,21 @@ def check(config: Config) -> None:
     _check_minima(config.engine, "engine", batch_tokens=0, chunk_tokens=0, threads=0)
     if config.engine.threads > _MAX_THREADS:
         raise BadInput(f"engine.threads must be at most {_MAX_THREADS}; got {config.engine.threads}")
+    _check_sbatch_options(config.launch.options)
     if config.sweep:
         check_name("sweep", config.sweep)
     check_store(config.tracking.uri, config.tracking.experiment)
+
+
+def _check_sbatch_options(options: Mapping[str, str]) -> None:
+    """Check the names and values of options for sbatch. sbatch also accepts the beginning of a name."""
+    for name, value in options.items():
+        if not re.fullmatch(r"[a-z][a-z-]+", name):
+            raise BadInput(f"launch.options.{name}: give the long name of an option of sbatch, such as partition")
+        if any(reserved.startswith(name) for reserved in _RESERVED_SBATCH_OPTIONS):
+            raise BadInput(f"launch.options.{name} cannot be set, because rbptrack sets it for its array of jobs")
+        if not value.isprintable():
+            raise BadInput(f"launch.options.{name} must be one line without control characters; got {value[:60]!r}")
 
 
 def check_store(uri: str, experiment: str) -> None:

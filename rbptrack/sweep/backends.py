@@ -8,6 +8,7 @@ run the command again to continue.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -16,9 +17,8 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,20 +31,25 @@ from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import print_text
 from rbptrack.console.progress import spinner
 from rbptrack.sweep.cells import Cell, check_unchanged, read_job, write_job
+from rbptrack.sweep.cost import GPU_SPEED, Planner
 from rbptrack.sweep.measuring import Failed, Found, Outcome, deliver_finished, failure_file, measure_cell, write_failure
 from rbptrack.tracking import Store
 
-LARGE_MODEL_PARAMS = 1e9
-"""A model with at least this many parameters has one job per dataset, so several GPUs can share its work."""
+JOB_SECONDS = 300.0
+"""Cells are grouped until a job is expected to take this long. The start of a job then hardly counts."""
 
 ReportOutcome = Callable[[int, Outcome], None]
 """A function that a backend calls when a cell has ended. It gets the cell's number and its outcome."""
 
 _POLL_SECONDS = 0.05  # how often to ask whether a process has ended
 _COLLECT_SECONDS = 1.0  # how often to look for finished measurements, whose folders may be on a network
+_START_SECONDS = 15.0  # what the start of a process, its imports and its GPU take
+_SLURM_SECONDS = 60.0  # how long to wait for an answer of SLURM
+_MAX_ARRAY_SIZE = 1001  # SLURM's default, if it does not say its own
 _PATIENCE_SECONDS = 60.0  # how long to wait for another command that is delivering a measurement
 _GPU_NAME = re.compile(r"\d+|(GPU|MIG)-.+")  # as in CUDA_VISIBLE_DEVICES
 _SCRIPT_FILE = "job.sh"
+_OWNER_ONLY = 0o600  # the mode of job files and scripts
 _ARRAY_FILE = "array.txt"  # holds the number of the SLURM array and the fingerprints of its cells
 
 # SLURM sends USR1 at the time limit. It cannot be TERM, which scancel sends: a cancelled job would be requeued.
@@ -109,7 +114,8 @@ class Gpus:
     def run(self, cells: Mapping[int, Cell], report_outcome: ReportOutcome) -> None:
         """Run jobs until all have ended. If this process is interrupted, it ends the jobs."""
         gpus = self.names or _all_gpus()
-        jobs, readable_cells = _write_jobs(cells, report_outcome, self.folder, num_parallel=len(gpus))
+        planner = Planner(GPU_SPEED)
+        jobs, readable_cells = _write_jobs(cells, report_outcome, self.folder, planner, num_parallel=len(gpus))
         if not jobs:
             return
         collector = Collector(readable_cells, self.store, self.folder, report_outcome)
@@ -146,7 +152,10 @@ class Slurm:
         """
         fingerprints = [cell.fingerprint for cell in cells.values()]
         _refuse_running_array(self.folder, fingerprints)
-        jobs, readable_cells = _write_jobs(cells, report_outcome, self.folder)
+        planner = Planner(
+            GPU_SPEED if any("gpu" in f"{option}={value}" for option, value in self.options.items()) else None
+        )
+        jobs, readable_cells = _write_jobs(cells, report_outcome, self.folder, planner, max_jobs=_max_array_size())
         if not jobs:
             return
         script = self._write_script(len(jobs))
@@ -162,12 +171,13 @@ class Slurm:
         script = _SCRIPT.format(
             last=num_jobs - 1,
             logs=str(self.folder).replace("%", "%%"),
-            options="\n".join(f"#SBATCH --{name}={value}" for name, value in self.options.items()),
+            options="\n".join(f"#SBATCH {_sbatch_option(name, value)}" for name, value in self.options.items()),
             working_folder=shlex.quote(str(Path.cwd())),
             python=shlex.quote(sys.executable),
             jobs=shlex.quote(str(self.folder)),
         )
         write_whole(path, script)
+        path.chmod(_OWNER_ONLY)
         return path
 
 
@@ -186,7 +196,9 @@ def make_backend(settings: Config, store: Store, name: str) -> Backend:
     folder = mlruns_folder() / "launch" / file_part(name)
     if launch.kind is Launch.gpus:
         return Gpus(store, folder, launch.gpus)
-    return Slurm(store, folder, launch.options, launch.show)
+    if launch.kind is Launch.slurm:
+        return Slurm(store, folder, launch.options, launch.show)
+    raise NotImplementedError(f"launch={launch.kind.value} has no backend")
 
 
 def run_job(path: Path) -> int:
@@ -263,7 +275,10 @@ class Collector:
             for number, run_id in (self._find_run_ids() or {}).items():
                 if run_id not in self._earlier_run_ids:
                     self._end_cell(number, Found(self._cells[number].title, run_id))
-        message = f"its job ended without a result: see {short_path(self._folder)}/*.log"
+        message = (
+            "its job ended without a result. It was killed, or took too much time or memory: see "
+            f"{short_path(self._folder)}/*.log, and run the command again to continue"
+        )
         for number, cell in list(self._cells.items()):
             self._end_cell(number, Failed(cell.title, message))
 
@@ -288,41 +303,57 @@ class Collector:
         self._report_outcome(number, outcome)
 
 
-def group_into_jobs(cells: Sequence[tuple[Cell, int]], *, num_parallel: int = 0) -> list[list[Cell]]:
-    """Group cells into jobs, and sort the jobs by their number of parameters, the largest first.
+def group_into_jobs(
+    cells: Sequence[tuple[Cell, float]], *, num_parallel: int = 0, max_jobs: int = 0
+) -> list[list[Cell]]:
+    """Group cells into jobs by their expected time, and sort the jobs by it, the longest first.
 
-    A large model has one job for each dataset. A small model has one job for all of its datasets. If the number of jobs
-    that run at a time is known, all small models share that number of jobs, because starting a process and loading its
-    libraries takes longer than measuring a small model.
+    The cells of one model are divided into jobs of about `JOB_SECONDS`. If the number of jobs that run at the same time
+    is known, the jobs are shorter if some would otherwise have nothing to do, and shorter jobs of all models share that
+    number of jobs, because starting a process takes longer than measuring a small model.
 
     Args:
-        cells: pairs of a cell and the number of parameters of its model.
+        cells: pairs of a cell and its expected seconds; NaN if unknown.
         num_parallel: the number of jobs that run at the same time; 0 if it is unknown.
+        max_jobs: the largest number of jobs; 0 for any number.
 
     """
-    cells_by_job: dict[str, list[Cell]] = {}
-    params_by_job: dict[str, int] = {}  # sum of the parameters over the cells of a job
-    small_jobs: set[str] = set()
-    for cell, params in cells:
-        job_key = repr((cell.config.model, cell.config.reference))
-        if params >= LARGE_MODEL_PARAMS:
-            job_key = f"{job_key} {cell.fingerprint}"
-        else:
-            small_jobs.add(job_key)
-        cells_by_job.setdefault(job_key, []).append(cell)
-        params_by_job[job_key] = params_by_job.get(job_key, 0) + params
+    timed = [(cell, JOB_SECONDS if math.isnan(seconds) else seconds) for cell, seconds in cells]
+    enough = JOB_SECONDS
+    if num_parallel:
+        enough = min(enough, max(_START_SECONDS, _seconds(timed) / num_parallel))
+    jobs: list[_Job] = []
+    for _, cells_of_model in groupby(sorted(timed, key=_by_model), key=_by_model):
+        jobs.append([])
+        for cell in sorted(cells_of_model, key=lambda pair: -pair[1]):
+            if _seconds(jobs[-1]) >= enough:
+                jobs.append([])
+            jobs[-1].append(cell)
+    short = [job for job in jobs if _seconds(job) < enough]
+    if 0 < num_parallel < len(short):
+        jobs = [job for job in jobs if _seconds(job) >= enough] + _share(short, num_parallel)
+    if 0 < max_jobs < len(jobs):
+        jobs = _share(jobs, max_jobs)
+    return [[cell for cell, _ in job] for job in sorted(jobs, key=_seconds, reverse=True)]
 
-    def largest_first(job_key: str) -> tuple[int, str]:
-        return -params_by_job[job_key], job_key
 
-    if 0 < num_parallel < len(small_jobs):
-        shared_jobs = [f"shared {number}" for number in range(num_parallel)]
-        params_by_job |= dict.fromkeys(shared_jobs, 0)
-        for job_key in sorted(small_jobs, key=largest_first):
-            smallest_job = min(shared_jobs, key=params_by_job.__getitem__)
-            cells_by_job.setdefault(smallest_job, []).extend(cells_by_job.pop(job_key))
-            params_by_job[smallest_job] += params_by_job[job_key]
-    return [cells_by_job[job_key] for job_key in sorted(cells_by_job, key=largest_first)]
+_Job = list[tuple[Cell, float]]  # cells with their expected seconds
+
+
+def _seconds(job: _Job) -> float:
+    return sum(seconds for _, seconds in job)
+
+
+def _by_model(pair: tuple[Cell, float]) -> str:
+    return repr((pair[0].config.model, pair[0].config.reference))
+
+
+def _share(jobs: Sequence[_Job], number: int) -> list[_Job]:
+    """Join jobs to a smaller number of jobs that take about equally long."""
+    shared: list[_Job] = [[] for _ in range(number)]
+    for job in sorted(jobs, key=_seconds, reverse=True):
+        min(shared, key=lambda other: (_seconds(other), len(other))).extend(job)
+    return shared
 
 
 def run_on_gpus(commands: Sequence[list[str]], gpus: Sequence[str], folder: Path, collect: Callable[[], None]) -> None:
@@ -429,25 +460,50 @@ def _check_cells(
 
 
 def _write_jobs(
-    cells: Mapping[int, Cell], report_outcome: ReportOutcome, folder: Path, *, num_parallel: int = 0
+    cells: Mapping[int, Cell],
+    report_outcome: ReportOutcome,
+    folder: Path,
+    planner: Planner,
+    *,
+    num_parallel: int = 0,
+    max_jobs: int = 0,
 ) -> tuple[list[Path], dict[int, Cell]]:
     """Write job files for the cells with readable models. Returns the files, and these cells by number."""
-    from rbptrack.sweep.load import Loader
-
-    loader = Loader()
-
-    def count_parameters(cell: Cell) -> int:
-        """Count the parameters of a cell's model. Raises an RbptrackError if the model cannot be read."""
-        return loader.parameters(cell.weights).total
-
-    readable_cells = _check_cells(cells, count_parameters, report_outcome)
-    cells_and_params = [(cell, count_parameters(cell)) for cell in readable_cells.values()]
+    readable_cells = _check_cells(cells, planner.seconds, report_outcome)
+    timed = [(cell, planner.seconds(cell)) for cell in readable_cells.values()]
     folder.mkdir(parents=True, exist_ok=True)
     files = []
-    for number, job_cells in enumerate(group_into_jobs(cells_and_params, num_parallel=num_parallel)):
+    for number, job_cells in enumerate(group_into_jobs(timed, num_parallel=num_parallel, max_jobs=max_jobs)):
         files.append(folder / f"{number}.json")
         write_job(files[-1], job_cells)
+        files[-1].chmod(_OWNER_ONLY)
     return files, readable_cells
+
+
+def _sbatch_option(name: str, value: str) -> str:
+    """Return an option of sbatch for a script. sbatch reads quotes as a shell does."""
+    if value.lower() in ("", "true"):  # such as --exclusive, which takes no value
+        return f"--{name}"
+    return shlex.quote(f"--{name}={value}")
+
+
+def _max_array_size() -> int:
+    """Return the largest number of tasks of a SLURM array."""
+    match = re.search(r"^MaxArraySize\s*=\s*(\d+)", _ask_slurm("scontrol", "show", "config"), re.MULTILINE)
+    return int(match[1]) if match else _MAX_ARRAY_SIZE
+
+
+def _ask_slurm(*command: str) -> str:
+    """Return what a command of SLURM prints; an empty text if the command is not installed."""
+    try:
+        return subprocess.run(command, capture_output=True, check=False, text=True, timeout=_SLURM_SECONDS).stdout
+    except FileNotFoundError:
+        return ""
+    except subprocess.TimeoutExpired as error:
+        raise BadInput(
+            f"launch=slurm: SLURM does not answer ({command[0]} took more than {_SLURM_SECONDS:.0f} s). Run this "
+            "command again when SLURM answers"
+        ) from error
 
 
 def _refuse_running_array(folder: Path, fingerprints: Collection[str]) -> None:
@@ -456,14 +512,12 @@ def _refuse_running_array(folder: Path, fingerprints: Collection[str]) -> None:
         array_id, *array_fingerprints = file.read_text().split()
         if file.parent != folder and set(array_fingerprints).isdisjoint(fingerprints):
             continue
-        with suppress(FileNotFoundError):  # squeue is not installed
-            command = ["squeue", "--noheader", f"--jobs={array_id}"]
-            if subprocess.run(command, capture_output=True, check=False).stdout.strip():
-                raise BadInput(
-                    f"the SLURM array {array_id} is still running, and it measures some of these cells or belongs to a "
-                    "sweep of this name. Its results are kept. Run the command again when it has ended, or after "
-                    f"scancel {array_id}"
-                )
+        if _ask_slurm("squeue", "--noheader", f"--jobs={array_id}").strip():
+            raise BadInput(
+                f"the SLURM array {array_id} is still running, and it measures some of these cells or belongs to a "
+                "sweep of this name. Its results are kept. Run the command again when it has ended, or after "
+                f"scancel {array_id}"
+            )
 
 
 def _all_gpus() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,18 @@ from rbptrack.tracking import Store
 if TYPE_CHECKING:
     from rbptrack.sweep.load import Loader
 
+
+@dataclass(frozen=True)
+class Speed:
+    """The speed of a device: FLOPs of matrix products per second, and elements per second of other operations."""
+
+    flops: float
+    elements: float
+
+
+GPU_SPEED = Speed(flops=1e14, elements=5e11)
+"""The speed that is assumed for a GPU that this process does not have: about half of an A100's."""
+
 _COLUMNS = [
     "model",
     "dataset",
@@ -41,7 +53,10 @@ _NO_COST = dict.fromkeys(("FLOPs", "weights", "download", "seconds"), 0.0)
 
 _MAX_BYTES_TO_TOKENISE = 50_000_000  # the tokens of larger texts are not counted but estimated
 _BYTES_PER_TOKEN = 4.0  # for this estimate; code has fewer bytes per token, and English has more
-_TIMED_SECONDS = 0.03  # shortest time of the matrix products that are timed
+_TIMED_SECONDS = 0.03  # shortest time of the computations that are timed
+# Elements that are read or written apart from matrix products, for each token that a model reads.
+_PASSES_OVER_LOGITS = 3  # they are written, compared with the target's, and summed
+_PASSES_OVER_STATES = 30  # in each layer: norms, activations of the MLP (4 times as wide), attention, residuals
 _BYTES_PER_PARAMETER = {Dtype.float32: 4, Dtype.bfloat16: 2, Dtype.float16: 2}
 
 
@@ -58,13 +73,14 @@ def plan(configs: Sequence[Config]) -> pd.DataFrame:
         - `FLOPs`: 2 (S + parameters of the output head) for each token that the model reads.
         - `weights`: the bytes of the weights in memory, the reference included.
         - `download`: the bytes of weights that are not cached.
-        - `seconds`: FLOPs divided by the FLOPs per second of a matrix product, which is timed on the device.
+        - `seconds`: FLOPs divided by the FLOPs per second of a matrix product, plus elements divided by the elements
+          per second of an exponential. Both are timed on the device. Small models spend most time on the elements.
         - `status`: `to measure`, `measured`, `not cached` or `impossible`.
         - `error`: the RbptrackError that says why a cell cannot be measured.
 
     """
     resolver = Resolver()
-    planner = _Planner()
+    planner = Planner()
     with spinner("looking up models and datasets"):
         cells = [_resolve_or_error(resolver, config) for config in configs]
         measured_numbers = _read_measured_numbers(
@@ -103,7 +119,7 @@ def _read_measured_numbers(settings: Config, fingerprints: Sequence[str]) -> dic
 
 
 def _plan_row(
-    cell: Cell | RbptrackError, measured_numbers: Mapping[str, dict[str, Any]], planner: _Planner
+    cell: Cell | RbptrackError, measured_numbers: Mapping[str, dict[str, Any]], planner: Planner
 ) -> dict[str, Any]:
     """Return the row of a cell in the plan, without the names of model and dataset."""
     if isinstance(cell, RbptrackError):
@@ -121,10 +137,16 @@ def _failed_row(error: RbptrackError) -> dict[str, Any]:
 
 
 @dataclass
-class _Planner:
-    """Estimates the costs of cells. Speeds and the sizes of datasets are determined once for all cells."""
+class Planner:
+    """Estimates the costs of cells. Speeds and the sizes of datasets are determined once for all cells.
 
-    speeds: dict[str, float] = field(default_factory=dict)  # FLOPs per second, by device and precision
+    Attributes:
+        speed: the speed of the device that will measure the cells; None to time the device of this process.
+
+    """
+
+    speed: Speed | None = None
+    speeds: dict[str, Speed] = field(default_factory=dict)  # by device and precision
     documents_and_bytes: dict[str, tuple[float, float]] = field(default_factory=dict)  # documents, bytes per document
 
     @cached_property
@@ -141,29 +163,47 @@ class _Planner:
 
         """
         self.loader.check(cell)
-        models = [(cell.config.model, cell.weights)]
-        if cell.config.reference is not None and cell.reference is not None:
-            models.append((cell.config.reference, cell.reference))
         model_parameters = self.loader.parameters(cell.weights)
-        scored_tokens, read_tokens = self._count_tokens(cell)
+        if _size_of_local_texts(cell.texts) <= _MAX_BYTES_TO_TOKENISE:
+            scored_tokens, read_tokens = map(float, self.loader.count_tokens(cell))
+        else:
+            scored_tokens, read_tokens = self._estimate_tokens(cell)
         cost = _NO_COST | {"S": model_parameters.non_embedding, "parameters": model_parameters.total}
         cost["tokens"] = scored_tokens
-        for model, weights in models:
+        for model, weights in _models(cell):
             parameters = self.loader.parameters(weights)
-            flops = 2.0 * (parameters.non_embedding + parameters.head) * read_tokens
-            cost["FLOPs"] += flops
+            cost["FLOPs"] += self._flops_per_token(weights) * read_tokens
             cost["weights"] += parameters.total * _BYTES_PER_PARAMETER[model.dtype]
             cost["download"] += _bytes_to_download(model, weights)
-            cost["seconds"] += flops / self._flops_per_second(model)
+            cost["seconds"] += self._seconds_per_token(model, weights) * read_tokens
         return cost
 
-    def _count_tokens(self, cell: Cell) -> tuple[float, float]:
-        """Count or estimate the tokens that are scored, and the tokens that the model reads.
+    def seconds(self, cell: Cell) -> float:
+        """Estimate the seconds of a cell without reading its texts; NaN if the size of the texts is unknown.
+
+        Raises BadInput if a model cannot be read.
+        """
+        _, read_tokens = self._estimate_tokens(cell)
+        return read_tokens * sum(self._seconds_per_token(model, weights) for model, weights in _models(cell))
+
+    def _flops_per_token(self, weights: Pinned) -> float:
+        parameters = self.loader.parameters(weights)
+        return 2.0 * (parameters.non_embedding + parameters.head)
+
+    def _seconds_per_token(self, model: ModelConfig, weights: Pinned) -> float:
+        from rbptrack.models.architecture import text_config, vocab_size
+
+        architecture = text_config(self.loader.architecture(weights))
+        states = getattr(architecture, "num_hidden_layers", 0) * getattr(architecture, "hidden_size", 0)
+        elements = _PASSES_OVER_LOGITS * vocab_size(architecture) + _PASSES_OVER_STATES * states
+        speed = self.speed or self._measured_speed(model)
+        return self._flops_per_token(weights) / speed.flops + elements / speed.elements
+
+    def _estimate_tokens(self, cell: Cell) -> tuple[float, float]:
+        """Estimate the tokens that are scored, and the tokens that the model reads, from the bytes of the texts.
 
         The numbers are NaN if the size of the texts is unknown.
         """
-        if _size_of_local_texts(cell.texts) <= _MAX_BYTES_TO_TOKENISE:
-            return self.loader.count_tokens(cell)
         dataset = cell.config.dataset
         key = repr((cell.texts.identity, dataset.config, dataset.split))
         if key not in self.documents_and_bytes:
@@ -180,39 +220,53 @@ class _Planner:
             read_tokens *= dataset.seq_len / (dataset.seq_len - dataset.context)
         return documents * (tokens - 1), documents * read_tokens
 
-    def _flops_per_second(self, model: ModelConfig) -> float:
-        """Return the FLOPs per second of a matrix product on the model's device, in its precision."""
+    def _measured_speed(self, model: ModelConfig) -> Speed:
+        """Return the speed of the model's device in the model's precision."""
         from rbptrack.models.device import torch_device
 
         device = torch_device(model.device)
         key = f"{device} {model.dtype.value}"
         if key not in self.speeds:
-            self.speeds[key] = _measure_flops_per_second(device, model.dtype.value)
+            self.speeds[key] = _measure_speed(device, model.dtype.value)
         return self.speeds[key]
 
 
-def _measure_flops_per_second(device: Any, dtype: str) -> float:
-    """Time a matrix product on a device. Returns its floating-point operations per second."""
+def _models(cell: Cell) -> list[tuple[ModelConfig, Pinned]]:
+    """Return the model of a cell and, if it has one, its reference."""
+    models = [(cell.config.model, cell.weights)]
+    if cell.config.reference is not None and cell.reference is not None:
+        models.append((cell.config.reference, cell.reference))
+    return models
+
+
+def _measure_speed(device: Any, dtype: str) -> Speed:
+    """Time matrix products and exponentials on a device."""
     import torch
 
     rows = 512
     width = 1024
     states = torch.ones(rows, width, device=device, dtype=getattr(torch, dtype))
     weight = torch.ones(4 * width, width, device=device, dtype=getattr(torch, dtype))
+    logits = torch.zeros(rows, 4 * width, device=device)
 
-    def time_products(number: int) -> float:
-        began = time.perf_counter()
-        for _ in range(number):
-            product = states @ weight.T
-        float(product[0, 0])  # reading a number waits until the device has finished
-        return time.perf_counter() - began
+    def rate(compute: Callable[[], Any]) -> float:
+        """Return how often a computation can be made in a second."""
+        number = 1
+        while True:
+            began = time.perf_counter()
+            for _ in range(number):
+                result = compute()
+            float(result[0, 0])  # reading a number waits until the device has finished
+            seconds = time.perf_counter() - began
+            # The first time is not used, because it includes initialisation. The start of one product takes longer than
+            # its computation on a GPU. Many products compute while others start.
+            if number > 1 and seconds >= _TIMED_SECONDS:
+                return number / seconds
+            number *= 2
 
-    time_products(1)  # not used, because it includes initialisation
-    number = 1
-    # The start of one product takes longer than its computation on a GPU. Many products compute while others start.
-    while (seconds := time_products(number)) < _TIMED_SECONDS:
-        number *= 2
-    return 2.0 * rows * width * 4 * width * number / seconds
+    products = rate(lambda: states @ weight.T)
+    exponentials = rate(lambda: torch.exp(logits, out=logits).zero_())
+    return Speed(2.0 * rows * width * 4 * width * products, 2.0 * logits.numel() * exponentials)
 
 
 def _size_of_local_texts(texts: Pinned) -> float:

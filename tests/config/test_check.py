@@ -12,6 +12,7 @@ import pytest
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.check import check, refuse_secrets
+from rbptrack.config.compose import compose
 from rbptrack.config.schema import Config, DatasetConfig, Dtype, KConfig, ModelConfig, SequenceRule
 
 
@@ -117,3 +118,20 @@ def test_check_does_not_change_the_config() -> None:
     before = replace(config)
     check(config)
     assert config == before
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "launch.options.array=0-3",
+        "launch.options.arr=0-3",
+        "launch.options.output=x",
+        "launch.options.wrap=true",
+        "launch.options.p=gpu",
+        "launch.options.'a b'=1",
+        'launch.options.comment="a\nrm -r x"',
+    ],
+)
+def test_options_of_sbatch_that_would_change_the_script_are_refused(word: str) -> None:
+    with pytest.raises(BadInput):
+        compose(["model=nano/6k", "launch=slurm", word])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from rbptrack import sweep
 from rbptrack.base.errors import BadInput
@@ -23,20 +27,17 @@ def sizes_and_datasets(jobs: list[list[Cell]]) -> list[list[str]]:
 
 
 @pytest.fixture
-def cells_and_parameters(configs: Configs) -> list[tuple[Cell, int]]:
-    """Pairs of a cell and its number of parameters: three models on two datasets.
-
-    The numbers are invented. A model with at least a billion parameters is large.
-    """
-    parameters = {"6k": 70_000_000, "15k": 900_000_000, "38k": 12_000_000_000}
+def cells_and_seconds(configs: Configs) -> list[tuple[Cell, float]]:
+    """Pairs of a cell and its expected seconds: three models on two datasets. The numbers are invented."""
+    seconds = {"6k": 10.0, "15k": 100.0, "38k": 1000.0}
     cells = [sweep.resolve(config) for config in configs("model=nano/6k,nano/15k,nano/38k", "dataset=pydocs,stdlib")]
-    return [(cell, parameters[cell.config.model.size]) for cell in cells]
+    return [(cell, seconds[cell.config.model.size]) for cell in cells]
 
 
-def test_group_into_jobs_makes_a_job_per_small_model_and_per_dataset_of_a_large_one(
-    cells_and_parameters: list[tuple[Cell, int]],
+def test_group_into_jobs_makes_a_job_per_fast_model_and_per_dataset_of_a_slow_one(
+    cells_and_seconds: list[tuple[Cell, float]],
 ) -> None:
-    assert sizes_and_datasets(group_into_jobs(cells_and_parameters)) == [
+    assert sizes_and_datasets(group_into_jobs(cells_and_seconds)) == [
         ["38k pydocs"],
         ["38k stdlib"],
         ["15k pydocs", "15k stdlib"],
@@ -44,19 +45,70 @@ def test_group_into_jobs_makes_a_job_per_small_model_and_per_dataset_of_a_large_
     ]
 
 
-def test_group_into_jobs_puts_all_small_models_into_one_job_if_one_runs_at_a_time(
-    cells_and_parameters: list[tuple[Cell, int]],
+def test_group_into_jobs_puts_all_fast_models_into_one_job_if_one_runs_at_a_time(
+    cells_and_seconds: list[tuple[Cell, float]],
 ) -> None:
-    *jobs_of_large_model, small_job = sizes_and_datasets(group_into_jobs(cells_and_parameters, num_parallel=1))
-    assert jobs_of_large_model == [["38k pydocs"], ["38k stdlib"]]
-    assert sorted(small_job) == ["15k pydocs", "15k stdlib", "6k pydocs", "6k stdlib"]
+    *jobs_of_slow_model, fast_job = sizes_and_datasets(group_into_jobs(cells_and_seconds, num_parallel=1))
+    assert jobs_of_slow_model == [["38k pydocs"], ["38k stdlib"]]
+    assert sorted(fast_job) == ["15k pydocs", "15k stdlib", "6k pydocs", "6k stdlib"]
 
 
-def test_group_into_jobs_shares_small_models_among_as_many_jobs_as_run_at_a_time(configs: Configs) -> None:
-    parameters = {"6k": 6, "15k": 15, "38k": 38, "115k": 115}
-    cells = [sweep.resolve(config) for config in configs("model=nano/6k,nano/15k,nano/38k,nano/115k")]
-    jobs = group_into_jobs([(cell, parameters[cell.config.model.size]) for cell in cells], num_parallel=2)
-    assert sizes_and_datasets(jobs) == [["115k pydocs"], ["38k pydocs", "15k pydocs", "6k pydocs"]]
+def test_group_into_jobs_uses_all_gpus_for_one_fast_model_on_several_datasets(configs: Configs) -> None:
+    cells = [sweep.resolve(config) for config in configs("model=nano/6k", "dataset.seq_len=64,65,66,67")]
+    jobs = group_into_jobs([(cell, 100.0) for cell in cells], num_parallel=4)
+    assert [len(job) for job in jobs] == [1, 1, 1, 1]
+
+
+def test_group_into_jobs_starts_one_process_for_seconds_of_work(cells_and_seconds: list[tuple[Cell, float]]) -> None:
+    assert len(group_into_jobs([(cell, 0.5) for cell, _ in cells_and_seconds], num_parallel=1)) == 1
+
+
+def test_group_into_jobs_gives_a_cell_of_unknown_time_a_job_of_its_own(
+    cells_and_seconds: list[tuple[Cell, float]],
+) -> None:
+    assert len(group_into_jobs([(cell, math.nan) for cell, _ in cells_and_seconds])) == 6
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), num_parallel=st.integers(0, 7), max_jobs=st.integers(1, 7))
+def test_group_into_jobs_keeps_each_cell_once_in_at_most_so_many_jobs(
+    cells_and_seconds: list[tuple[Cell, float]], data: st.DataObject, num_parallel: int, max_jobs: int
+) -> None:
+    times = st.floats(0, 1e6) | st.sampled_from([0.0, math.nan])
+    timed = [(cell, data.draw(times)) for cell, _ in cells_and_seconds]
+    jobs = group_into_jobs(timed, num_parallel=num_parallel, max_jobs=max_jobs)
+    assert len(jobs) <= max_jobs
+    assert all(jobs)
+    assert sorted(cell.fingerprint for job in jobs for cell in job) == sorted(cell.fingerprint for cell, _ in timed)
+
+
+def test_slurm_writes_at_most_as_many_jobs_as_an_array_can_have(
+    store: Store, configs: Configs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_command(tmp_path / "scontrol", "echo 'MaxArraySize            = 2'")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    cells = [sweep.resolve(config) for config in configs("model=nano/6k,nano/15k,nano/38k")]
+    Slurm(store, tmp_path / "jobs", show=True).run(dict(enumerate(cells)), lambda *_: None)
+    assert sorted(len(read_job(path)) for path in (tmp_path / "jobs").glob("*.json")) == [1, 2]
+    assert "--array=0-1\n" in (tmp_path / "jobs" / "job.sh").read_text()
+
+
+def test_files_of_jobs_can_be_read_by_their_owner_only(store: Store, configs: Configs, tmp_path: Path) -> None:
+    cells = [sweep.resolve(config) for config in configs("model=nano/6k")]
+    Slurm(store, tmp_path / "jobs", show=True).run(dict(enumerate(cells)), lambda *_: None)
+    assert {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "jobs").iterdir()} == {
+        "0.json": 0o600,
+        "job.sh": 0o600,
+    }
+
+
+def test_options_of_sbatch_are_quoted_and_may_have_no_value(store: Store, configs: Configs, tmp_path: Path) -> None:
+    options = {"exclusive": "", "overcommit": "true", "comment": "it's a 'test' # 1", "mem": "4G"}
+    cells = [sweep.resolve(config) for config in configs("model=nano/6k")]
+    Slurm(store, tmp_path / "jobs", options, show=True).run(dict(enumerate(cells)), lambda *_: None)
+    lines = (tmp_path / "jobs" / "job.sh").read_text().splitlines()
+    read = [shlex.split(line.removeprefix("#SBATCH ")) for line in lines if line.startswith("#SBATCH")]
+    assert read[-4:] == [["--exclusive"], ["--overcommit"], ["--comment=it's a 'test' # 1"], ["--mem=4G"]]
 
 
 def test_slurm_with_show_prints_a_script_of_one_array_with_sbatch_options(
