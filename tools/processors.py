@@ -1,6 +1,6 @@
 """Run the tests of numbers as other processors and other versions of the libraries would run them.
 
-    python -m tools.processors [NAME ...]      # part of `make test-all`; about four minutes of processor time each
+    python -m tools.processors [NAME ...]      # part of `make test-all`; about six minutes of processor time each
 
 torch, MKL and OpenBLAS contain kernels for several processors, which add numbers in different orders. By default they
 choose a kernel for the processor that they find. This tool tells them which kernel to use. It also installs the lowest
