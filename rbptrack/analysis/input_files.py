@@ -6,22 +6,18 @@ import json
 import math
 import re
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
-
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.base.files import check_regular_file
+from rbptrack.base.tables import Open, csv_columns, csv_rows, find_separator, json_rows, parquet_columns, parquet_rows
 from rbptrack.config.paths import user_path
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".json", ".jsonl")
 """The file name extensions of the tables that `read_rows` can read."""
 
-_SEPARATORS = (",", ";", "\t")  # the separators of columns in a CSV file
-_QUOTED = re.compile(r'"[^"]*"')
 _WITH_COMMAS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+", re.ASCII)
 _WITH_UNIT = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(?:e\+?(\d{1,2})| ?([kmbt]))", re.ASCII | re.IGNORECASE)
 _FACTORS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
@@ -55,13 +51,21 @@ def parse_json(text: str | bytes, place: str, *, finite: bool = True) -> Any:
         BadInput: the text is not JSON, or has a duplicate key or a number that is not finite.
 
     """
+    try:
+        return _parse(text, finite=finite)
+    except ValueError as error:
+        raise BadInput(f"{place}: this cannot be read as JSON: {str(error)[:200]}") from error
+
+
+def _parse(text: str | bytes, *, finite: bool) -> Any:
+    """Parse JSON. Raises ValueError if it is not JSON, or has a duplicate key or a number that is not finite."""
     read_number = _parse_finite if finite else float
     try:
         return json.loads(
             text, object_pairs_hook=_object_without_duplicates, parse_float=read_number, parse_constant=read_number
         )
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{place}: this cannot be read as JSON: {str(error)[:200]}") from error
+    except RecursionError as error:
+        raise ValueError(f"its objects are nested too deeply ({error})") from error
 
 
 def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -121,8 +125,6 @@ def read_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
     suffix = path.suffix.lower()
     if suffix == ".json":
         row_by_place = _rows_of_list(load_json(path, finite=False), path)
-    elif suffix == ".jsonl":
-        row_by_place = _json_lines(path)
     elif suffix in TABLE_SUFFIXES:
         row_by_place = _table_rows(path)
     else:
@@ -151,22 +153,28 @@ def _rows_of_list(rows: Any, path: Path) -> dict[str, Any]:
     return {f"object {number}": row for number, row in enumerate(rows, start=1)}
 
 
-def _json_lines(path: Path) -> dict[str, Any]:
-    """Read a file with one JSON value in each line. Return the values by place. Blank lines are skipped."""
-    row_by_place = {}
-    for number, line in enumerate(_read_bytes(path).splitlines(), start=1):
-        if line.strip():
-            row_by_place[f"line {number}"] = parse_json(line, f"{path}, line {number}", finite=False)
-    return row_by_place
-
-
 def _table_rows(path: Path) -> dict[str, Any]:
-    """Read a CSV or Parquet file. Return its rows by place. Raises BadInput if two columns have the same name."""
-    table = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
-    names = [_column_name(name) for name in table.column_names]
-    _check_unique(path, names)
-    rows = table.rename_columns(names).to_pylist()
-    return {f"row {number}": row for number, row in enumerate(rows, start=1)}
+    """Read a CSV, Parquet or JSONL file. Return its rows by place. Empty cells of a CSV are None."""
+    suffix = path.suffix.lower()
+    open_file = _opener(path)
+    try:
+        if suffix == ".parquet":
+            return dict(parquet_rows(open_file))
+        if suffix == ".jsonl":
+            return dict(json_rows(open_file, partial(_parse, finite=False)))
+        rows = csv_rows(open_file, find_separator(open_file, _default_separator(suffix)))
+        return {place: {name: cell or None for name, cell in row.items()} for place, row in rows}
+    except Exception as error:  # pyarrow raises many types
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
+        raise BadInput(f"{path} cannot be read as a table: {str(reason)[:200]}") from error
+
+
+def _opener(path: Path) -> Open:
+    return lambda: path.open("rb")
+
+
+def _default_separator(suffix: str) -> str:
+    return "\t" if suffix == ".tsv" else ","
 
 
 def _column_name(name: str) -> str:
@@ -189,45 +197,6 @@ def _read_bytes(path: Path) -> bytes:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _parse_options(header: bytes) -> pa.csv.ParseOptions:
-    """Return the options of Arrow to parse a CSV. The separator that occurs most often in the header line is chosen."""
-    text = _QUOTED.sub("", header.decode(errors="replace"))
-    return pa.csv.ParseOptions(newlines_in_values=True, delimiter=max(_SEPARATORS, key=text.count))
-
-
-def _read_first_line(path: Path) -> bytes:
-    """Return the first non-blank line of a file; empty if there is no such line."""
-    with path.open("rb") as file:
-        return next((line for line in file if line.strip()), b"")
-
-
-def _read_csv(path: Path) -> pa.Table:
-    """Read a CSV file as a table of texts. Empty cells are null. Raises BadInput if the file is not CSV in UTF-8."""
-    content = pa.py_buffer(_read_bytes(path))  # Arrow cannot open a path that is not UTF-8
-    try:
-        parse = _parse_options(_read_first_line(path))
-        with pa.csv.open_csv(content, parse_options=parse) as reader:
-            names = reader.schema.names
-        convert = pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
-        )
-        return pa.csv.read_csv(content, parse_options=parse, convert_options=convert)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise BadInput(f"{path} cannot be read as CSV in UTF-8: {first_line(error)[:200]}") from error
-
-
-def _read_parquet(path: Path) -> pa.Table:
-    """Read a Parquet file. Raises BadInput if the file cannot be read as Parquet."""
-    try:
-        table = pq.read_table(pa.BufferReader(_read_bytes(path)))
-        fields = []
-        for field in table.schema:  # some programs store texts as bytes
-            fields.append(pa.field(field.name, pa.string()) if pa.types.is_binary(field.type) else field)
-        return table.cast(pa.schema(fields))
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise BadInput(f"{path} cannot be read as a Parquet table: {first_line(error)[:200]}") from error
-
-
 def column_names(path: Path) -> set[str]:
     """Return the names of the columns in the first row of a table, in lower case; empty for other files.
 
@@ -236,28 +205,21 @@ def column_names(path: Path) -> set[str]:
     suffix = path.suffix.lower()
     if suffix not in TABLE_SUFFIXES or not path.is_file():
         return set()
+    open_file = _opener(path)
     try:
         if suffix == ".parquet":
-            names = pq.read_schema(pa.BufferReader(path.read_bytes())).names
+            names = parquet_columns(open_file)
         elif suffix in (".csv", ".tsv"):
-            header = _read_first_line(path)
-            line = pa.py_buffer(header.rstrip(b"\r\n") + b"\n")
-            names = pa.csv.read_csv(line, parse_options=_parse_options(header)).column_names
+            names = csv_columns(open_file, find_separator(open_file, _default_separator(suffix)))
+        elif suffix == ".jsonl":
+            _, row = next(json_rows(open_file, partial(_parse, finite=False)), ("", {}))
+            names = list(row)
         else:
-            names = _keys_of_first_object(path)
-    except (BadInput, OSError, ValueError, pa.ArrowException):
+            rows = load_json(path, finite=False)
+            names = list(rows[0]) if isinstance(rows, list) and rows and isinstance(rows[0], dict) else []
+    except (BadInput, OSError, ValueError):  # pyarrow's errors are of these types
         return set()
     return {_column_name(name) for name in names}
-
-
-def _keys_of_first_object(path: Path) -> list[str]:
-    """Return the keys of the first object in a .json or .jsonl file; empty if the first element is not an object."""
-    if path.suffix.lower() == ".json":
-        rows = load_json(path, finite=False)
-        first = rows[0] if isinstance(rows, list) and rows else None
-    else:
-        first = parse_json(_read_first_line(path), str(path), finite=False)
-    return list(first) if isinstance(first, dict) else []
 
 
 def read_pairs(path: str, key: str, value: str, *, option: str, optional: bool = False) -> dict[str, str]:

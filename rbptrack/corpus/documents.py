@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import lzma
+import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,13 +17,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import yaml
 
-from rbptrack.base.errors import BadInput, first_line
+from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.base.formatting import counted
+from rbptrack.base.tables import Row
 from rbptrack.config.schema import DatasetConfig, Sampling
 from rbptrack.corpus import rows
-from rbptrack.corpus.rows import Row
 from rbptrack.sources import hub
 from rbptrack.sources.cache import cached_table, writable_folder
 from rbptrack.sources.fingerprint import fingerprint
@@ -29,19 +30,13 @@ from rbptrack.sources.pin import Pinned, check_file_is_whole, has_known_ending, 
 
 _SHUFFLE_BUFFER = 10_000  # documents; not configurable, because it decides which documents a seed selects
 _CACHE_SCHEMA = pa.schema({"id": pa.string(), "fields": pa.list_(pa.string()), "group": pa.string()})
-# `datasets` and its dependencies raise these if a file is damaged, or has another format than its name says.
-_READING_ERRORS = (
-    OSError,
-    ValueError,
-    OverflowError,
-    EOFError,
-    StopIteration,
-    RuntimeError,
-    zlib.error,
-    pa.ArrowException,
-)
 # The time that `datasets` waits for its threads to end after local files were read. Its default of 5 s is too long.
 _SHUTDOWN_SECONDS = 0.2
+
+# Options of pandas in a README.md that say how a CSV file is split, and those that say what types its cells have.
+_CSV_OPTIONS = ("names", "encoding", "quotechar", "quoting", "escapechar", "doublequote")
+_OPTIONS_OF_TYPES = {"na_values", "keep_default_na", "na_filter", "true_values", "false_values", "thousands", "decimal"}
+_OPTIONS_OF_TYPES |= {"float_precision", "date_format", "converters", "engine", "memory_map", "chunksize"}
 
 T = TypeVar("T")
 
@@ -173,18 +168,27 @@ def _read_uncached(config: DatasetConfig, pinned: Pinned) -> list[Document]:
 
 def _call_reader(config: DatasetConfig, pinned: Pinned, read: Callable[[], T]) -> T:
     """Call a function that uses `datasets`, and return its result. Raises BadInput if the data cannot be read."""
-    import datasets
-
     try:
         if pinned.revision is None:
             return read()
         return hub.call_hub("dataset", pinned.location, config.revision, read)
-    except (*_READING_ERRORS, yaml.YAMLError, datasets.exceptions.DatasetsError) as error:
+    except RbptrackError:
+        raise
+    except Exception as error:  # `datasets` and its dependencies raise many types for damaged files
         source = pinned.location or ", ".join(map(str, pinned.files[:3]))
-        reason = first_line(error)
-        if isinstance(error, UnicodeDecodeError):
-            reason = f"it is not UTF-8 text ({reason}); convert it, for example with iconv -f latin1 -t utf-8"
+        reason = _reading_fault(error)
         raise BadInput(f"dataset {config.name} cannot be read from {source}: {reason}") from error
+
+
+def _reading_fault(error: Exception) -> str:
+    """Explain in one line why a dataset cannot be read."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is not UTF-8 text ({first_line(error)}); convert it, for example with iconv -f latin1 -t utf-8"
+    if isinstance(error, FileNotFoundError):
+        return f"{error.filename or 'a file'} is gone: it was there when the command began"
+    if isinstance(error, zipfile.BadZipFile | zlib.error | lzma.LZMAError | EOFError):
+        return f"it is damaged or not complete ({first_line(error) or 'its end is missing'}): restore it from a copy"
+    return first_line(error) or type(error).__name__
 
 
 def _make_documents(config: DatasetConfig, selected_rows: Iterable[Row]) -> list[Document]:
@@ -192,7 +196,10 @@ def _make_documents(config: DatasetConfig, selected_rows: Iterable[Row]) -> list
     documents: list[Document] = []
     some_have_group = False
     for number, row in enumerate(selected_rows):
-        document_id = str(row[config.id_field]) if config.id_field else str(row.get(rows.ID_KEY, number))
+        place = str(row.get(rows.ID_KEY, number))
+        document_id = row.get(config.id_field) if config.id_field else place
+        if document_id is None:
+            raise BadInput(f"dataset.id_field={config.id_field}: row {place} of {config.name} does not have this field")
         group = ""
         if config.group:
             value = _field_value(row, config.group)
@@ -200,7 +207,7 @@ def _make_documents(config: DatasetConfig, selected_rows: Iterable[Row]) -> list
             some_have_group = some_have_group or has_group
             # A document without a group is a group of its own.
             group = str(value) if has_group else f"document {number} (no {config.group})"
-        documents.append(Document(document_id, _field_texts(row, config), group))
+        documents.append(Document(str(document_id), _field_texts(row, config), group))
     if config.group and documents and not some_have_group:
         raise BadInput(f"dataset.group={config.group}: no document of {config.name} has this field")
     return documents
@@ -262,10 +269,27 @@ def _readable_files(builder: Any, split: str) -> tuple[Sequence[str], dict[str, 
     if not all(map(has_known_ending, files)):
         return [], {}
     if isinstance(builder, Csv):
-        return files, builder.config.pd_read_csv_kwargs
+        options = _csv_options(builder.config.pd_read_csv_kwargs)
+        return ([], {}) if options is None else (files, options)
     if isinstance(builder, Json) and not builder.config.field:
         return files, {}
     return [], {}
+
+
+def _csv_options(pandas_options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the options of `read_rows` that follow from pandas' options in a README.md. Return None if none follow."""
+    from datasets.packaged_modules.csv.csv import CsvConfig
+
+    defaults = CsvConfig().pd_read_csv_kwargs
+    changed = {name: value for name, value in pandas_options.items() if value != defaults.get(name)}
+    options = {name: changed.pop(name) for name in _CSV_OPTIONS if name in changed}
+    separator = changed.pop("sep", "")
+    header = changed.pop("header", "infer")
+    has_names_twice = header == 0 and "names" in options
+    has_no_names = header is None and "names" not in options
+    if has_names_twice or has_no_names or changed.keys() - _OPTIONS_OF_TYPES:
+        return None
+    return options | ({"separator": separator} if separator else {})
 
 
 def _reachable_location(config: DatasetConfig, pinned: Pinned) -> tuple[str, str | None]:
@@ -388,7 +412,7 @@ def _field_value(row: Row, key: str) -> object:
 
 
 def _field_texts(row: Row, config: DatasetConfig) -> tuple[str, ...]:
-    return tuple(_field_text(row[name], name, config) for name in config.fields)
+    return tuple(_field_text(row.get(name), name, config) for name in config.fields)
 
 
 def _field_text(value: object, field: str, config: DatasetConfig) -> str:

@@ -205,14 +205,8 @@ def _split_into_batches(documents: Sequence[Document]) -> Iterator[list[Document
     characters = 0
     for document in documents:
         length = sum(map(len, document.fields))
-        needed_bytes = length * _BYTES_PER_CHARACTER
-        free_bytes = int(psutil.virtual_memory().available)
-        if length > _BATCH_CHARACTERS and needed_bytes > free_bytes:
-            raise BadInput(
-                f"document {document.id} has {length:,} characters: tokenising it would take about "
-                f"{needed_bytes / 1e9:.1f} GB of memory, and {free_bytes / 1e9:.1f} GB are free. Split it into smaller "
-                "documents"
-            )
+        if length > _BATCH_CHARACTERS:
+            _check_memory(document.id, length)
         if batch and (len(batch) == _BATCH_DOCUMENTS or characters + length > _BATCH_CHARACTERS):
             yield batch
             batch = []
@@ -221,6 +215,18 @@ def _split_into_batches(documents: Sequence[Document]) -> Iterator[list[Document
         characters += length
     if batch:
         yield batch
+
+
+def _check_memory(document_id: str, length: int) -> None:
+    """Raise BadInput if a document of `length` characters needs more memory than is free to be tokenised."""
+    needed_bytes = length * _BYTES_PER_CHARACTER
+    free_bytes = int(psutil.virtual_memory().available)
+    if needed_bytes > free_bytes:
+        raise BadInput(
+            f"document {document_id} has {length:,} characters: tokenising it would take about "
+            f"{needed_bytes / 1e9:.1f} GB of memory, and {free_bytes / 1e9:.1f} GB are free. Split it into smaller "
+            "documents"
+        )
 
 
 def _call_tokenizer(tokenizer: PreTrainedTokenizerBase, texts: str | list[str], **options: Any) -> Any:

@@ -333,6 +333,35 @@ def test_documents_without_text_are_counted_and_the_first_is_named(tmp_path: Pat
     assert "few.jsonl:1" in note
 
 
+def test_a_row_without_the_field_is_a_document_without_text(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"title": "x"}\n{"title": "y", "text": "b"}\n{"text": "c"}\n')
+    config = replace(CONFIG, files=[str(tmp_path / "a.jsonl")])
+    documents = load_documents(config, pin_dataset(config))
+    assert [document.fields for document in documents] == [("",), ("b",), ("c",)]
+    assert "1 of 3" in describe_empty_documents(documents, config)
+
+
+def test_a_row_without_the_id_field_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"name": "x", "text": "a"}\n{"text": "b"}\n')
+    config = replace(CONFIG, files=[str(tmp_path / "a.jsonl")], id_field="name")
+    with pytest.raises(BadInput, match=r"a\.jsonl:1"):
+        load_documents(config, pin_dataset(config))
+
+
+def test_load_documents_refuses_a_file_that_is_gone_and_a_damaged_archive(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
+    config = replace(CONFIG, files=[str(tmp_path / "a.jsonl")])
+    pinned = pin_dataset(config)
+    (tmp_path / "a.jsonl").unlink()
+    with pytest.raises(BadInput, match=r"a\.jsonl"):
+        load_documents(config, pinned)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.zip").write_bytes(b"PK\x03\x04" + bytes(60))
+    config = replace(CONFIG, path=str(tmp_path / "folder"), files=[], split="train")
+    with pytest.raises(BadInput, match="cannot be read"):
+        load_documents(config, pin_dataset(config))
+
+
 def test_a_row_of_csv_without_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "few.csv"
     path.write_text("id,text\n1,one\n2,\n")

@@ -130,10 +130,10 @@ def test_option_dataset_is_refused_if_table_has_this_column(tmp_path: Path) -> N
     ("text", "fault"),
     [
         (START + "ce\na-1,w,5\n", "4 columns, got 3"),
-        (START + 'ce\n"a-1,w,5,2\n', "4 columns, got 1"),
+        (START + 'ce\n"a-1,w,5,2\n', "line 2"),
         (START + "ce,ce\na-1,w,5,2,3\n", r"column ce\b"),
         (START + "ce\n", "no row"),
-        ("", "Empty CSV"),
+        ("", "no row"),
         ("model,dataset\na-1,w\n", r"column ce\b"),
         (START + "ce\na-1,w,5,2\nb-1,w,5,2\na-1,w,5,3\n", "row 3: .*ce"),
     ],
