@@ -122,7 +122,7 @@ FACTS: tuple[Fact, ...] = (
     Fact("repo", MODEL, PARAM, "string", "the model's repository on the Hugging Face Hub",
          identity=("model",), in_logged_model=True),
     Fact("seed", MODEL, PARAM, "Int64", "training seed, if a family has several models of one size",
-         identity=("seed",)),
+         identity=("seed",), importable=True),
     Fact("revision", MODEL, PARAM, "string", "the requested branch, tag or commit",
          identity=("model",), equal_within=POINT, importable=True, in_logged_model=True),
     Fact("commit", MODEL, TAG, "string", "`repository@commit` of the weights, or a hash of their files",

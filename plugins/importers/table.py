@@ -12,6 +12,7 @@ from rbptrack.analysis import (
     ImportedRow,
     Importer,
     ImportNote,
+    MissingKey,
     column_names,
     counted,
     listed,
@@ -26,7 +27,7 @@ class Table(Importer):
     """A table with a row for each measurement.
 
     The columns model, dataset, and one of ce, ce_rank, ce_rest and rbp_<k> are required. non_embedding_params is needed
-    for a law in size. Optional columns are family, size, total_params, training_tokens, revision, weights, dtype,
+    for a law in size. Optional columns are family, size, seed, total_params, training_tokens, revision, weights, dtype,
     vocab_size, sequence, seq_len, context, candidates, rank, scoring, chat_template, documents, documents_hash,
     num_tokens, bits_per_byte, tie_rate and standard errors (`<metric>_se`). The names of columns may be in upper or
     lower case. Other columns are not read. An empty cell counts as missing.
@@ -51,9 +52,9 @@ class Table(Importer):
         present_columns = ", ".join(sorted(present))[:300]
         if missing:
             remedy = "; dataset=NAME sets the dataset of all rows" if "dataset" in missing else ""
-            raise BadInput(f"{path} lacks the column {', '.join(sorted(missing))}; it has {present_columns}{remedy}")
+            raise MissingKey(f"{path} lacks the column {', '.join(sorted(missing))}; it has {present_columns}{remedy}")
         if not any(_is_metric(name) for name in present):
-            raise BadInput(f"{path} lacks a column ce, ce_rank, ce_rest or rbp_<k>; it has {present_columns}")
+            raise MissingKey(f"{path} lacks a column ce, ce_rank, ce_rest or rbp_<k>; it has {present_columns}")
         unread = sorted(name for name in present if not _is_read(name))
         if unread:
             names = listed([name or "(without a name)" for name in unread])

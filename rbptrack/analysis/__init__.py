@@ -10,6 +10,7 @@ from rbptrack.analysis.headline import join_clauses, range_text, verdict_clause
 from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore, Importer, ImportNote
 from rbptrack.analysis.input_files import (
     TABLE_SUFFIXES,
+    MissingKey,
     column_names,
     load_json,
     parse_json,
@@ -39,6 +40,7 @@ from rbptrack.base.escape import file_part
 from rbptrack.base.files import read_small
 from rbptrack.base.formatting import counted, format_number, listed, short_hash
 from rbptrack.base.markup import csv_text, markdown_text
+from rbptrack.base.secrets import names_a_secret
 from rbptrack.facts import IMPORTABLE_COLUMNS, POINT_COLUMNS
 
 __all__ = [
@@ -62,6 +64,7 @@ __all__ = [
     "ImportedRow",
     "ImportedScore",
     "Importer",
+    "MissingKey",
     "RbptrackError",
     "Reading",
     "Report",
@@ -87,6 +90,7 @@ __all__ = [
     "listed",
     "load_json",
     "markdown_text",
+    "names_a_secret",
     "newest_runs",
     "pair_name",
     "parse_json",

@@ -57,6 +57,7 @@ def newest_runs(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 def differing_facts(rows: pd.DataFrame) -> list[str]:
     """Return the columns in which rows differ, although the runs of one law must agree in them.
 
+    If all rows come from one imported table, an unknown value counts as equal to the only value that the table has.
     A column that other columns usually determine (`Fact.determined_by`) is returned only if it also differs among rows
     that agree in those columns.
 
@@ -65,6 +66,7 @@ def differing_facts(rows: pd.DataFrame) -> list[str]:
 
     """
     keys = [name for name in LAW_COLUMNS if rows[name].nunique(dropna=False) > 1]
+    keys = [name for name in keys if name not in assumed_facts(rows)]
     for name in [key for key in keys if FACT_BY_NAME[key].determined_by]:
         causes = [key for key in FACT_BY_NAME[name].determined_by if key in keys]
         if causes and not _differs_within(rows, causes, name):
@@ -73,6 +75,22 @@ def differing_facts(rows: pd.DataFrame) -> list[str]:
         if _differs_within(rows, [*keys, "non_embedding_params"], name):
             keys.append(name)
     return keys
+
+
+def assumed_facts(rows: pd.DataFrame) -> list[str]:
+    """Return the columns in which an imported table has one value and some missing values.
+
+    The missing values are assumed to be equal to this value. The result is empty if the rows do not all come from one
+    imported table.
+    """
+    if rows["imported"].isna().any() or rows["imported_from"].nunique(dropna=False) > 1:
+        return []
+    assumed = []
+    for name in LAW_COLUMNS:
+        has_missing_values = rows[name].isna().any() and FACT_BY_NAME[name].missing == "unknown"
+        if has_missing_values and rows[name].nunique() == 1:
+            assumed.append(name)
+    return assumed
 
 
 def describe_values(rows: pd.DataFrame, key: str) -> str:

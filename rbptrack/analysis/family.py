@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.comparable import (
+    assumed_facts,
     describe_values,
     differing_facts,
     newest_runs,
@@ -289,6 +290,9 @@ def comparable_families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family]
         if len(rows) < len(all_rows):
             models = sorted(set(all_rows.loc[all_rows["non_embedding_params"].isna(), "model"]), key=natural_key)
             notes.append(f"{name_and_dataset}: {listed(models)} left out: the size S is unknown.")
+        for key in assumed_facts(rows):
+            values = describe_values(rows, key)
+            notes.append(f"{name_and_dataset}: {values}. The unknown values are assumed to be equal to the known one.")
         keys = differing_facts(rows)
         if keys:
             differences = "; ".join(describe_values(rows, key) for key in keys)

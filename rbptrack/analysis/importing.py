@@ -21,6 +21,7 @@ places of such values, and nothing is imported.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ from pydantic import ValidationError
 
 from rbptrack.analysis.plugin import Plugin
 from rbptrack.analysis.rank_store import SCORES
-from rbptrack.analysis.rules import ROUNDING, ImportedRow, ScoreRow
+from rbptrack.analysis.rules import RESULTS, ROUNDING, ImportedRow, ScoreRow
 from rbptrack.analysis.scores import plain_name
 from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import listed
@@ -41,6 +42,10 @@ from rbptrack.config.patterns import separate_size
 from rbptrack.ranks import CE, HEADLINE_KS, RankTable, parse_rbp_name, rbp_ks, rbp_name
 
 _CE_TOLERANCE = 0.02  # the allowed relative difference of CE; a mean over batches does not weigh all tokens alike
+_MISSING_TEXTS = ("", "nan", "na", "n/a", "<na>", "none", "null")  # what programs write for missing values
+_ORGANISATION = re.compile(r"^[^_]+(?:_[^_]+)*__(?=[^_]+(?:_[^_]+)*$)")  # org__ in org__name
+_DECIMAL_SIZE = re.compile(r"(?<=-)(\d+)_(\d+[kmbt])(?=$|-)", re.ASCII | re.IGNORECASE)
+_BITS = re.compile(r"-\d+-?bit$", re.ASCII | re.IGNORECASE)
 _MAX_FAULTS = 10  # the most faults or notes that a message lists
 
 
@@ -72,7 +77,18 @@ class ImportedScore:
     """A model's score in a task, as an importer reads it.
 
     Attributes:
-        columns: the columns of `SCORES`. `revision` and `n` may be missing.
+        columns: the score, by column. None, NaN and an empty text count as missing.
+
+            - model: the name of the model, its ID on the Hugging Face Hub, or its path.
+            - revision: the branch, tag or commit of the model. It may be missing; then it is the main revision.
+            - task: the name of the task. It must name every condition that can change the score, such as the metric,
+              the number of shots, a limit or a system prompt: a later score of the same model, revision and task
+              replaces an earlier one.
+            - score: a number. Without a unit it is a share from 0 to 1.
+            - unit: the unit of the score. It may be missing. A score in `percent` is converted to a share. Any other
+              unit becomes a part of the task's name, and the score may be any finite number.
+            - n: the number of items of the task. It may be missing.
+
         place: the place of the score in the file, for error messages.
 
     """
@@ -143,12 +159,17 @@ def family_and_size(model: str) -> tuple[str, str]:
 
     The size is the part that looks like a number of parameters: (`Qwen2.5-Instruct`, `0.5B`) for
     `Qwen2.5-0.5B-Instruct`. If no part looks like a number, the size is the part after the last hyphen: (`gpt2`,
-    `medium`) for `gpt2-medium`. The size is empty if the name has no hyphen.
+    `medium`) for `gpt2-medium`. The size is empty if the name has no hyphen. `1_6b` is read as the size `1.6b`, and
+    `org__name` as `org/name`. A number of bits, such as `8-bit`, is not a size.
     """
-    name = model.rpartition("/")[2]
+    name = _ORGANISATION.sub("", model.rpartition("/")[2])
+    name = _DECIMAL_SIZE.sub(r"\1.\2", name)
     family, size = separate_size(name)
+    bits = "".join(_BITS.findall(name)[-1:])
+    name = name.removesuffix(bits)
     if not size and "-" in name.strip("-"):
         family, _, size = name.rpartition("-")
+        family += bits
     return family, size
 
 
@@ -283,10 +304,16 @@ def _allowed_difference(name: str, value: float) -> float:
 
 
 def _drop_missing(columns: Mapping[str, Any]) -> dict[str, object]:
-    """Return the columns without missing values, which are None, NaN or an empty text."""
+    """Return the columns without missing values.
+
+    Missing are None, NaN, an empty text and, except in a column of results, a text such as `nan`, `NA` or `None`.
+    """
     present = {}
     for name, value in columns.items():
         is_missing = pd.api.types.is_scalar(value) and (pd.isna(value) or value == "")
+        result = name.removesuffix("_se")
+        if isinstance(value, str) and result not in (*RESULTS, "score") and not result.startswith("rbp_"):
+            is_missing = value.strip().lower() in _MISSING_TEXTS
         if not is_missing:
             present[name] = value
     return present

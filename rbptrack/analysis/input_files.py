@@ -23,6 +23,10 @@ _WITH_UNIT = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(?:e\+?(\d{1,2})| ?([kmbt]))"
 _FACTORS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 
 
+class MissingKey(BadInput):
+    """A file that is to be imported lacks a column or a key. The message names it, and the ones that the file has."""
+
+
 def load_json(path: Path, *, finite: bool = True) -> Any:
     """Read a JSON file of any size. No object in it may have a key twice.
 

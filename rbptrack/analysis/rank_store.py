@@ -14,10 +14,13 @@ from rbptrack.base.errors import MissingArtifact, RbptrackError
 from rbptrack.ranks import RankHistogram, RankTable
 
 SCORES = ("model", "revision", "task", "score", "n")
-"""The columns of a table of task scores.
+"""The columns of a table of task scores, such as `Runs.scores()`.
 
-A row holds the name of a model, its revision (empty for the main revision), the task, the score, and the number of
-items.
+- model: the name of the model in the imported file.
+- revision: its branch, tag or commit; empty for the main revision.
+- task: the name of the task with its conditions, such as `gsm8k (exact_match, strict-match, 5-shot, limit=20)`.
+- score: a share from 0 to 1, unless the task's name ends with a unit.
+- n: the number of items of the task; missing if it is unknown.
 """
 
 COUNTED_COLUMNS = ("document", "greater", "ties", "logprob")

@@ -6,7 +6,17 @@ from itertools import pairwise
 from math import log
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from rbptrack.analysis.input_files import whole_number
 from rbptrack.facts import FACTS, Place
@@ -16,9 +26,11 @@ ROUNDING = 2e-3
 """The largest difference that rounding to three digits may cause, in nats or as a share."""
 
 _CE_FACTOR = 0.95  # CE may be lower by this factor, for example because log-probabilities were rounded to bfloat16
+_PERCENT = ("percent", "%")
+_SHARE = ("", "share")
 _MAX_K = 2**31 - 1
 _MAX_CE = 100  # nats. A larger CE comes from a log-probability that stands for minus infinity
-_RESULTS = ("ce", "ce_rank", "ce_rest", "bits_per_byte", "tie_rate")
+RESULTS = ("ce", "ce_rank", "ce_rest", "bits_per_byte", "tie_rate")
 _CONDITIONS = [fact.name for fact in FACTS if fact.importable and fact.distinguishes and fact.place is not Place.METRIC]
 _UPPER_BOUNDS = {"non_embedding_params": "total_params", "documents": "num_tokens", "context": "seq_len"}
 
@@ -74,6 +86,7 @@ class ImportedRow(BaseModel):
     dataset: _Name
     family: _Name
     size: _Label = ""
+    seed: Annotated[int, BeforeValidator(_refuse_bool_and_underscore), Field(ge=0, lt=2**31)] | None = None
     non_embedding_params: _Count | None = None
     total_params: _Count | None = None
     training_tokens: Annotated[_NonNegative, BeforeValidator(whole_number)] | None = None
@@ -117,7 +130,7 @@ class ImportedRow(BaseModel):
     def _check_columns(cls, columns: dict[str, object]) -> dict[str, object]:
         for column in columns:
             result = column.removesuffix("_se")
-            if column not in cls.model_fields and result not in _RESULTS and not is_rbp_column(result):
+            if column not in cls.model_fields and result not in RESULTS and not is_rbp_column(result):
                 raise ValueError(f"the column {column[:40]} cannot be imported")
         return columns
 
@@ -136,6 +149,12 @@ class ImportedRow(BaseModel):
             self.ce_rank = max(remainder, 0.0)
         if self.ce_rest is None:
             self.ce_rest = max(remainder, 0.0)
+        return self
+
+    @model_validator(mode="after")
+    def _remove_seed_zero(self) -> Self:
+        """Remove the seed 0, because a model without a seed in its name has this seed."""
+        self.seed = self.seed or None
         return self
 
     @model_validator(mode="after")
@@ -169,7 +188,7 @@ class ImportedRow(BaseModel):
     @model_validator(mode="after")
     def _check_results(self) -> Self:
         """Raise ValueError if the row has no result, or a standard error without its result."""
-        results = {name for name in _RESULTS if getattr(self, name) is not None} | {rbp_name(k) for k in self.rbp}
+        results = {name for name in RESULTS if getattr(self, name) is not None} | {rbp_name(k) for k in self.rbp}
         if self.ce is None and not self.rbp:
             raise ValueError("the row has neither ce nor rbp_<k>")
         for name in self.__pydantic_extra__:
@@ -188,15 +207,39 @@ class ImportedRow(BaseModel):
 
 
 class ScoreRow(BaseModel):
-    """A model's score in a task: the share of the task's items that the model solves, and the number of items n."""
+    """A model's score in a task, and the number of items n.
+
+    Without a unit, the score is the share of the task's items that the model solves. A score in percent is converted to
+    a share. Any other unit becomes a part of the task's name.
+    """
 
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
     model: _Name
     revision: _Label = ""
+    unit: Annotated[_Label, AfterValidator(str.lower)] = Field("", exclude=True)
     task: _Name
-    score: _Share
+    score: _Number
     n: _Count | None = None
+
+    @field_validator("score")
+    @classmethod
+    def _convert_to_share(cls, score: float, info: ValidationInfo) -> float:
+        """Convert a percentage to a share. Raise ValueError for a number outside the range of its unit."""
+        unit = info.data.get("unit", "")
+        if unit in _PERCENT:
+            if not 0 <= score <= 100:
+                raise ValueError("must be from 0 to 100, because its unit is percent")
+            return score / 100
+        if unit in _SHARE and not 0 <= score <= 1:
+            raise ValueError("must be from 0 to 1, or its unit must be given, such as percent or points")
+        return score
+
+    @model_validator(mode="after")
+    def _add_unit_to_task(self) -> Self:
+        if self.unit not in (*_PERCENT, *_SHARE):
+            self.task = f"{self.task} ({self.unit})"
+        return self
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -10,9 +10,13 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.base.formatting import listed
+from rbptrack.config.patterns import separate_size
 
 _HUB_CACHE_PATH = re.compile(r"models--(?P<repo>[^/]+)(?:/snapshots/(?P<commit>[0-9a-f]{7,64}))?(?:/|$)")
 _VARIANT = re.compile(r"\+[A-Za-z_]\w*=.*", re.DOTALL)  # the part of a name with arguments that change the weights
+_MAX_REPLACED = 10  # the most replaced scores that are named
+_BITS = re.compile(r"(?<=\d)[-_ ]?bit\b", re.IGNORECASE)
+_DECIMAL = re.compile(r"(?<=\d)_(?=\d)")
 _PATH_BEGINNINGS = ("/", "./", "../", "~")
 
 
@@ -41,6 +45,8 @@ def join_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     name of its repository (`pythia-70m` for EleutherAI/pythia-70m). A score belongs to a measurement if the part of the
     score's model after the last slash is one of these names. In addition:
 
+    - `org__name` is read as `org/name`. Names that differ only in spelling are equal: `1_6b` and `1.6b`, `8-bit` and
+      `8bit`, and a size at another place, such as `Qwen2.5-0.5B-Instruct` and `Qwen2.5-Instruct-0.5B`.
     - If the score and the measurement name organisations on the Hugging Face Hub, these must be equal.
     - A score with a revision belongs to the measurement with this revision, or with a commit that begins with the
       revision.
@@ -80,6 +86,32 @@ def unused_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> Iterator[str]:
         for (_, task), group in part[_have_other_scores(part)].groupby(["row", "task"], sort=True):
             different = [f"{_model_and_revision(score)} {score['score']:.4g}" for score in group.to_dict("records")]
             yield f"{task}: one measurement has different scores, {listed(different)}. None of them is used."
+
+
+def replaced_scores(earlier: pd.DataFrame, imported: pd.DataFrame) -> Iterator[str]:
+    """Yield a line for each imported score that replaces another value or another number of items.
+
+    Args:
+        earlier: the scores of the store before the import, with the columns of `Runs.scores()`.
+        imported: the imported scores, with the same columns.
+
+    """
+    keys = ["model", "revision", "task"]
+    pairs = imported.merge(earlier, on=keys, suffixes=("", "_before"))
+    n, n_before = (pd.to_numeric(pairs[name], errors="coerce").fillna(0) for name in ("n", "n_before"))
+    is_same = np.isclose(pairs["score"].astype(float), pairs["score_before"].astype(float), rtol=1e-9, atol=0)
+    replaced = pairs[~is_same | (n != n_before)]
+    for pair in replaced.head(_MAX_REPLACED).to_dict("records"):
+        after = _score_and_n(pair["score"], pair["n"])
+        before = _score_and_n(pair["score_before"], pair["n_before"])
+        yield f"replaced: {pair['task']} of {_model_and_revision(pair)} was {before} and is now {after}"
+    if len(replaced) > _MAX_REPLACED:
+        yield f"replaced: {len(replaced) - _MAX_REPLACED:,} more scores"
+
+
+def _score_and_n(score: Any, n: Any) -> str:
+    number = pd.to_numeric(n, errors="coerce")
+    return f"{float(score):.6g} (n = {'unknown' if pd.isna(number) else f'{int(number):,}'})"
 
 
 def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
@@ -129,6 +161,7 @@ class _MeasurementNames:
     def __init__(self, rows: pd.DataFrame) -> None:
         self._rows_by_full_name: dict[str, list[int]] = {}
         self._rows_by_short_name: dict[str, list[int]] = {}
+        self._spellings: dict[str, set[str]] = {}  # the names of measurements, by their canonical name
         self._organisations: list[str] = []
         for i, (model, stored_repo) in enumerate(zip(rows["model"].astype(str), rows["repo"].fillna(""), strict=True)):
             repo = plain_name(stored_repo)[0]
@@ -136,6 +169,8 @@ class _MeasurementNames:
             self._rows_by_full_name.setdefault(model.lower(), []).append(i)
             for name in {model.partition("@")[0], repo.rpartition("/")[2]} - {""}:
                 self._rows_by_short_name.setdefault(name.lower(), []).append(i)
+        for name in self._rows_by_full_name | self._rows_by_short_name:
+            self._spellings.setdefault(_canonical_name(name), set()).add(name)
         self._revisions = rows["revision"].fillna("main").tolist()
         self._commits = rows["commit"].fillna("").str.removeprefix("sha256:").str.rpartition("@")[2].tolist()
 
@@ -149,10 +184,23 @@ class _MeasurementNames:
         """
         plain, commit = plain_name(_VARIANT.sub("", model))
         variant = _VARIANT.search(model)
-        name = (plain.rpartition("/")[2] + (variant[0] if variant else "")).lower()
-        revision = revision or commit
-        organisation = _organisation(plain)
+        suffix = variant[0] if variant else ""
+        name = plain.rpartition("/")[2]
+        readings = [(_organisation(plain), name)]
+        if "__" in name:  # lm-evaluation-harness writes org__name for org/name
+            *folders, last = name.split("__")
+            readings.append((folders[0].lower() if len(folders) == 1 else "", last))
+        for organisation, reading in readings:
+            exact = (reading + suffix).lower()
+            spellings = self._spellings.get(_canonical_name(exact), set()) - {exact}
+            for spelling in [exact, *(spellings if len(spellings) == 1 else ())]:
+                row = self._find_name(organisation, spelling, revision or commit)
+                if row is not None:
+                    return row
+        return None
 
+    def _find_name(self, organisation: str, name: str, revision: str) -> int | None:
+        """Return the number of the row with this name, organisation and revision; None if no row matches."""
         full_matches = self._select_organisation(organisation, self._rows_by_full_name.get(name, []))
         if not revision and len(full_matches) == 1:
             return full_matches[0]
@@ -167,6 +215,13 @@ class _MeasurementNames:
     def _select_organisation(self, organisation: str, rows: Sequence[int]) -> list[int]:
         """Return the rows whose organisation is the given one or unknown. An empty organisation keeps all rows."""
         return [i for i in rows if not organisation or self._organisations[i] in ("", organisation)]
+
+
+def _canonical_name(name: str) -> str:
+    """Return a name in one spelling. `A-1_6b-8-bit` and `a-8bit-1.6b` have the same canonical name."""
+    model, at, revision = _DECIMAL.sub(".", _BITS.sub("bit", name.lower())).partition("@")
+    family, size = separate_size(model)
+    return "-".join(filter(None, (family, size))) + at + revision
 
 
 def _organisation(name: str) -> str:

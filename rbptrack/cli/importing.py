@@ -65,11 +65,11 @@ def _find_importer(importers: Plugins[Importer], path: Path) -> str:
 
     names = []
     errors: list[RbptrackError] = []
-    for importer_class in importers.load_matching(["*"]):
-        importer = importer_class()
+    candidates = [importer_class() for importer_class in importers.load_matching(["*"])]
+    for importer in candidates:
         try:
             if call_plugin(importer, partial(importer.takes, path), bool):
-                names.append(importer_class.name)
+                names.append(importer.name)
         except RbptrackError as error:
             errors.append(error)
     for problem in [*importers.broken, *errors]:
@@ -78,10 +78,11 @@ def _find_importer(importers: Plugins[Importer], path: Path) -> str:
         return names[0]
     if names:
         raise BadInput(f"{path} can be read by several importers: {listed(names)}. Choose one with --importer NAME")
-    raise _unreadable_error(path, importers.names)
+    raise _unreadable_error(path, candidates)
 
 
-def _unreadable_error(path: Path, importer_names: Sequence[str]) -> BadInput:
+def _unreadable_error(path: Path, importers: Sequence[Importer]) -> BadInput:
+    """Return the error for a file that no importer can read. It names the columns or keys that the file lacks."""
     if path.suffix.lower() == ".zip":
         return BadInput(
             f"{path} is not a bundle of rbptrack, or it is damaged: it is not a zip file, or it holds no bundle.json"
@@ -92,10 +93,27 @@ def _unreadable_error(path: Path, importer_names: Sequence[str]) -> BadInput:
         from rbptrack.analysis.input_files import load_json
 
         load_json(path, finite=False)  # raises a more precise error if the file is not valid JSON
-    names = ", ".join(importer_names)
+    lacks = [reason for importer in importers if (reason := _missing_key(importer, path))]
+    if lacks:
+        return BadInput("\n  ".join([f"{path} cannot be read by any importer:", *lacks]))
+    names = ", ".join(importer.name for importer in importers)
     return BadInput(
         f"{path} cannot be read by any importer ({names}). To learn why one of them cannot, add --importer NAME"
     )
+
+
+def _missing_key(importer: Importer, path: Path) -> str:
+    """Return which column or key a file lacks for an importer; empty if the importer gives no such reason."""
+    from rbptrack.analysis.input_files import MissingKey
+    from rbptrack.discovery import call_plugin
+
+    try:
+        call_plugin(importer, lambda: next(iter(importer.read(path)), None), object)
+    except MissingKey as error:
+        return str(error).replace(f"{path} ", "", 1)
+    except RbptrackError:
+        pass
+    return ""
 
 
 def _make_name_reader() -> Callable[[str], tuple[str, str]]:

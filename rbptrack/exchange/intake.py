@@ -6,8 +6,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
+
 from rbptrack.analysis.importing import CheckedContent, CheckedMeasurement
 from rbptrack.analysis.rules import ImportedRow
+from rbptrack.analysis.scores import replaced_scores
 from rbptrack.base.formatting import counted
 from rbptrack.facts import FACT_BY_NAME, IMPORTABLE_COLUMNS, Place, stored_texts
 from rbptrack.sources.fingerprint import fingerprint
@@ -43,8 +46,8 @@ def import_content(importer: str, content: CheckedContent, path: Path, store: St
             record.write(folder)
             Outbox(store).deliver(folder, keep_folder=True)  # it is deleted at the end of the block
         num_new += 1
-    scores_are_new = len(content.scores) > 0 and store.save_scores(content.scores, path.name)
-    return list(_summary_lines(content, num_new, scores_are_new=scores_are_new))
+    earlier_scores = store.save_scores(content.scores, path.name) if len(content.scores) else None
+    return list(_summary_lines(content, num_new, earlier_scores))
 
 
 def imported_line(num_new: int, num_measurements: int) -> str:
@@ -53,8 +56,11 @@ def imported_line(num_new: int, num_measurements: int) -> str:
     return f"{num_new} of {counted(num_measurements, 'measurement')} imported{others}"
 
 
-def _summary_lines(content: CheckedContent, num_new: int, *, scores_are_new: bool) -> Iterator[str]:
-    """Yield the lines that tell the user what was imported, and what the imported measurements lack."""
+def _summary_lines(content: CheckedContent, num_new: int, earlier_scores: pd.DataFrame | None) -> Iterator[str]:
+    """Yield the lines that tell the user what was imported, and what the imported measurements lack.
+
+    `earlier_scores` are the scores of the store before the import. None means that no new score was imported.
+    """
     if content.measurements:
         yield imported_line(num_new, len(content.measurements))
     num_without_ranks = sum(measurement.imported.ranks is None for measurement in content.measurements)
@@ -66,7 +72,10 @@ def _summary_lines(content: CheckedContent, num_new: int, *, scores_are_new: boo
     if num_without_size:
         yield f"{num_without_size} without non_embedding_params: laws in size leave them out"
     if len(content.scores):
-        yield f"{counted(len(content.scores), 'score')} {'imported' if scores_are_new else 'already in the store'}"
+        outcome = "already in the store" if earlier_scores is None else "imported"
+        yield f"{counted(len(content.scores), 'score')} {outcome}"
+    if earlier_scores is not None:
+        yield from replaced_scores(earlier_scores, content.scores)
     yield from content.notes
 
 
@@ -82,7 +91,7 @@ def _record_of_import(measurement: CheckedMeasurement, importer: str, file_name:
         curve = rbp_curve(histogram)
     # The identity includes the model's name in the file, because two models may have one family and size.
     identity = {"imported": importer} | {name: str(value) for name, value in row.conditions.items()}
-    model = f"{row.family}-{row.size}" if row.size else row.family
+    model = "-".join(filter(None, (row.family, row.size, f"seed{row.seed}" if row.seed else "")))
     values = row.model_dump(include=set(IMPORTABLE_COLUMNS)) | {
         "model": model,
         "repo": imported.repo,

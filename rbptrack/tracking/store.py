@@ -239,7 +239,7 @@ class Store(Artifacts):
         self.locations[run_id] = run.artifact_uri
         return run_id
 
-    def save_scores(self, table: pd.DataFrame, file_name: str) -> bool:
+    def save_scores(self, table: pd.DataFrame, file_name: str) -> pd.DataFrame | None:
         """Save imported scores of tasks, unless the store already has all of them.
 
         Args:
@@ -247,16 +247,17 @@ class Store(Artifacts):
             file_name: the name of the file that the scores come from.
 
         Returns:
-            Whether the scores were saved.
+            The scores that the store had before, or None if it has all of `table` already.
 
         """
         content = table[list(SCORES)].to_csv(index=False)
         scores = _read_scores(io.StringIO(content)).astype(str)
-        if len(scores.merge(self.scores().astype(str))) == len(scores):
-            return False
+        earlier = self.scores()
+        if len(scores.merge(earlier.astype(str))) == len(scores):
+            return None
         tags = {Tag.IMPORTED_FROM: file_name}
         self.save(Kind.SCORES, f"scores {file_name}", files={SCORES_FILE: content}, tags=tags)
-        return True
+        return earlier
 
     def save_view(self) -> str:
         """Save the view *CE and RBP_k* in the Views menu of MLflow's page, and give each dataset a colour.

@@ -49,7 +49,8 @@ DIGITS = "9" * 400
         ({"model": "a\x1b[31m-1"}, r"model: .*'a\\x1b\[31m-1'"),
         ({"model": "a\n-1"}, r"model: .*'a\\n-1'"),
         ({"model": ""}, "model: .*missing"),
-        ({"model": "   "}, "model: .*empty"),
+        ({"model": "   "}, "model: .*missing"),
+        ({"model": "nan"}, "model: .*missing"),
         ({"model": ["a"]}, "model: .*'a'"),
         ({"model": {"a": 1}}, "model: .*text"),
         ({"model": True}, "model: .*True"),
@@ -100,6 +101,11 @@ def test_check_imported_keeps_size_of_columns_and_reads_family_from_model_name()
         ("OLMo-1B-3T", "OLMo-3T", "1B"),
         ("gpt2-medium", "gpt2", "medium"),
         ("gpt2", "gpt2", ""),
+        ("EleutherAI__pythia-70m", "pythia", "70m"),
+        ("stabilityai/stablelm-2-1_6b", "stablelm-2", "1.6b"),
+        ("alpha-70m-8-bit", "alpha-8-bit", "70m"),
+        ("alpha-8-bit", "alpha-8-bit", ""),
+        ("gpt2-medium-4bit", "gpt2-4bit", "medium"),
         ("70m", "70m", ""),
     ],
 )
@@ -225,3 +231,19 @@ def test_check_imported_refuses_column_that_disagrees_with_ranks(column: str, va
 def test_check_imported_refuses_import_without_rows() -> None:
     with pytest.raises(BadInput, match=r"^t\b.* nothing"):
         check_imported(Path("t"), [])
+
+
+@pytest.mark.parametrize("text", ["nan", "NaN", "NA", "N/A", "None", "null", " ", "<NA>"])
+def test_check_imported_reads_names_of_missing_values_in_labels(text: str) -> None:
+    row = ROW | {"dtype": text, "revision": text, "weights": text, "vocab_size": text, "seed": text}
+    (measurement,) = check_imported(Path("t"), [ImportedMeasurement(row)]).measurements
+    assert measurement.row.conditions.keys() == {"model", "dataset", "family", "size"}
+
+
+@pytest.mark.parametrize(
+    ("unit", "score"), [("percent", 101), ("percent", -1), ("", 1.5), ("share", 1.5), ("points", float("inf"))]
+)
+def test_check_imported_refuses_score_outside_the_range_of_its_unit(unit: str, score: float) -> None:
+    item = ImportedScore({"model": "a", "task": "b", "score": score, "unit": unit}, "row 1")
+    with pytest.raises(BadInput, match="row 1, score"):
+        check_imported(Path("t"), [item])

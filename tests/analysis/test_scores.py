@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from rbptrack.analysis.scores import join_scores, last_checkpoints, plain_name, unused_scores
+from rbptrack.analysis.scores import join_scores, last_checkpoints, plain_name, replaced_scores, unused_scores
 
 CHECKPOINTS = pd.DataFrame(
     [
@@ -121,3 +121,46 @@ def test_join_scores_leaves_out_measurement_with_two_scores_and_names_both() -> 
 )
 def test_plain_name_reads_model_and_commit_from_path_in_hub_cache(path: str, model: str, commit: str) -> None:
     assert plain_name(path) == (model, commit)
+
+
+@pytest.mark.parametrize(
+    ("name", "measured"),
+    [
+        ("acme__alpha-70m", "alpha-70m"),
+        ("__data__models__alpha-70m", "alpha-70m"),
+        ("stabilityai/stablelm-2-1_6b", "stablelm-2-1.6b"),
+        ("alpha-70m-8-bit", "alpha-8bit-70m"),
+        ("Alpha-8bit-70m", "alpha-8-bit-70m"),
+        ("Qwen/Qwen2.5-0.5B-Instruct", "Qwen2.5-Instruct-0.5B"),
+    ],
+)
+def test_join_scores_joins_other_spellings_of_a_name(name: str, measured: str) -> None:
+    rows = measurements((measured, None), ("beta-70m", None))
+    assert join_scores(rows, scores_of((name, 0.5)))["model"].tolist() == [measured]
+
+
+@pytest.mark.parametrize(
+    ("name", "measured"),
+    [
+        ("x-2-7b", [("x-2.7b", None)]),  # version 2 with 7b is not 2.7b
+        ("alpha-8-bit", [("alpha-4-bit", None)]),
+        ("other__alpha-70m", [("alpha-70m", "acme/alpha-70m")]),
+        ("a-1_6b-x", [("a-x-1.6b", None), ("a-1.6b-x", None)]),  # which of the two is unknown
+    ],
+)
+def test_join_scores_joins_no_similar_name(name: str, measured: list[tuple[str, str | None]]) -> None:
+    assert len(join_scores(measurements(*measured), scores_of((name, 0.5)))) == 0
+
+
+def test_join_scores_prefers_the_exact_spelling() -> None:
+    rows = measurements(("a-1_6b", None), ("a-1.6b", None))
+    assert join_scores(rows, scores_of(("a-1_6b", 0.5)))["model"].tolist() == ["a-1_6b"]
+
+
+def test_replaced_scores_names_both_values_and_numbers_of_items() -> None:
+    earlier = scores_of(("a", 0.4), ("b", 0.5), ("c", 0.6)).assign(n=2376)
+    imported = scores_of(("a", 0.75), ("b", 0.5), ("d", 0.6)).assign(n=[20, 2376, 1])
+    (line,) = replaced_scores(earlier, imported)
+    for part in ("sums", "a", "0.4", "2,376", "0.75", "20"):
+        assert part in line
+    assert list(replaced_scores(earlier, earlier)) == []

@@ -167,6 +167,50 @@ def test_import_content_of_scores_adds_them_once(store: Store) -> None:
     assert store.scores()[["model", "task", "score"]].to_numpy().tolist() == [["a", "arc", 0.25]]
 
 
+def test_import_content_names_the_scores_that_it_replaces(store: Store) -> None:
+    import_items(store, [ImportedScore({"model": "a", "task": "arc", "score": 0.4, "n": 2376})])
+    lines = import_items(store, [ImportedScore({"model": "a", "task": "arc", "score": 0.75, "n": 20})])
+    (line,) = [line for line in lines if "0.75" in line]
+    assert all(part in line for part in ("arc", "0.4", "2,376", "20"))
+
+
+def test_import_content_of_rows_without_dtype_gives_one_law_of_all_sizes(store: Store) -> None:
+    items = []
+    for i, dtype in enumerate(["nan", "float32", "float32"], start=1):
+        row = {"model": f"a-{i}m", "dataset": "pile", "ce": 4 - i / 2, "dtype": dtype}
+        items.append(ImportedMeasurement(row | {"non_embedding_params": i * 10**6}))
+    import_items(store, items)
+    ((family,), notes) = comparable_families(store.runs())
+    assert (family.name, family.labels) == ("a", ["1m", "2m", "3m"])
+    assert any("dtype" in note for note in notes)
+
+
+def test_import_content_of_two_tables_does_not_assume_an_unknown_dtype(store: Store) -> None:
+    for i, dtype in enumerate(["nan", "float32", "float32"], start=1):
+        row = {"model": f"a-{i}m", "dataset": "pile", "ce": 4 - i / 2, "dtype": dtype}
+        item = ImportedMeasurement(row | {"non_embedding_params": i * 10**6})
+        table = Path(f"{dtype}.csv")
+        import_content("table", check_imported(table, [item]), table, store)
+    families, _ = comparable_families(store.runs())
+    assert sorted(family.labels for family in families) == [["1m"], ["2m", "3m"]]
+
+
+def test_import_content_of_seeds_gives_one_point_for_each_size(store: Store) -> None:
+    rows = [("a-70m", 1, 3.20), ("a-70m", 2, 3.22), ("a-160m", 1, 2.90), ("a-160m", 2, 2.91), ("a-410m", 0, 2.60)]
+    s = {"a-70m": 18_915_328, "a-160m": 85_056_000, "a-410m": 302_311_424}
+    items = []
+    for model, seed, ce in rows:
+        row = {"model": model, "dataset": "pile", "ce": ce, "seed": seed, "non_embedding_params": s[model]}
+        items.append(ImportedMeasurement(row))
+    import_items(store, items)
+    runs = store.runs()
+    assert sorted(runs.frame["model"]) == ["a-160m-seed1", "a-160m-seed2", "a-410m", "a-70m-seed1", "a-70m-seed2"]
+    ((family,), _) = comparable_families(runs)
+    assert family.labels == ["70m", "160m", "410m"]
+    assert family.column("ce").tolist() == pytest.approx([3.21, 2.905, 2.60])
+    assert list(store.verify()) == []
+
+
 def test_import_content_of_older_scores_makes_them_the_newest(store: Store) -> None:
     def scores_with(score_of_a: float) -> list[Imported]:
         return [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plugins.importers.authors import Authors
-from plugins.importers.scores import Scores
+from plugins.importers.scores import SETTINGS, Names, Scores
 from plugins.importers.served import Served
 from plugins.importers.table import Table
 from rbptrack.analysis import Importer
@@ -35,7 +35,7 @@ def harness_results(model: str, accuracy: float) -> str:
                 "mmlu": {"acc,none": 0.5},
             },
             "groups": {"mmlu": {"acc,none": 0.5}},
-            "n-samples": {"arc": {"original": 2376, "effective": 100}},
+            "n-samples": {"arc": {"original": 100, "effective": 100}},
             "config": {"model": "hf", "model_args": f"pretrained={model},revision=step1000,dtype=float32"},
         }
     )
@@ -106,8 +106,8 @@ def test_scores_reads_reducers_of_inspect_as_tasks_and_does_not_count_epochs(tmp
     text = inspect_log([inspect_score(0.25, reducer="mean"), inspect_score(0.5, reducer="max")], epochs=4)
     table = read_checked(Scores(), write_file(tmp_path / "log.json", text)).scores
     assert dict(zip(table["task"], table["score"], strict=True)) == {
-        "gsm8k/match/mean (accuracy)": 0.25,
-        "gsm8k/match/max (accuracy)": 0.5,
+        "gsm8k (accuracy, epochs=4, reducer=mean)": 0.25,
+        "gsm8k (accuracy, epochs=4, reducer=max)": 0.5,
     }
     assert table["n"].tolist() == [50, 50]
 
@@ -116,7 +116,7 @@ def test_scores_reads_reducers_of_inspect_as_tasks_and_does_not_count_epochs(tmp
     ("text", "fault"),
     [
         ("model,task,score\na,b,\n", "row 1, score: .*missing"),
-        ("model,task,score\na,b,1.5\n", r"row 1, score: .* 1; got .?1\.5"),
+        ("model,task,score\na,b,1.5\n", r"row 1, score: .* 1\b.*unit.*; got .?1\.5"),
         ("model,task,score\na,b,0.5\na,b,0.6\n", "row 2: a b: .*score"),
         ("model,task,score,score\na,b,0.5,0.6\n", r"column score\b"),
         ("model,task,score\n", "nothing"),
@@ -146,15 +146,67 @@ def test_scores_refuses_log_with_wrong_accuracy_alone(accuracy: object, tmp_path
         read_checked(Scores(), path)
 
 
-@pytest.mark.parametrize("text", ['{"results": []}', '{"results": {"a": 1}}', '{"eval": 1, "results": {}}'])
-def test_scores_refuses_json_of_another_structure(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('{"results": []}', "results"),
+        ('{"results": {"a": 1}}', r"results\.a"),
+        ('{"results": {}, "config": []}', "config"),
+        ('{"results": {"a": {"acc": 1}}, "n-samples": {"a": 3}}', r"\ba\b"),
+        ('{"eval": 1, "results": {}}', "eval"),
+        ('{"eval": {}}', "results"),
+        ('{"eval": {"task": "t"}, "results": {}}', "scores"),
+        ('{"eval": {"task": "t"}, "results": {"scores": [{"name": "x"}]}}', "metrics"),
+        ('{"eval": {}, "results": {"scores": []}}', "task"),
+        ('{"results": {}, "config_general": 3}', "config_general"),
+    ],
+)
+def test_scores_names_the_wrong_or_missing_key_of_json(text: str, key: str, tmp_path: Path) -> None:
     path = write_file(tmp_path / "log.json", text)
-    with pytest.raises(BadInput, match=r"log\.json"):
+    with pytest.raises(BadInput, match=rf"log\.json.*{key}"):
         read_checked(Scores(), path)
 
 
+@pytest.mark.parametrize("text", ["a: 1", "- 3", "- {value: 3}", "- {dataset: {}, value: 3}", "- {dataset: {id: x}}"])
+def test_scores_refuses_yaml_of_another_structure(text: str, tmp_path: Path) -> None:
+    path = write_file(tmp_path / "mine/.eval_results/x.yaml", text)
+    with pytest.raises(BadInput, match=r"x\.yaml"):
+        read_checked(Scores(), path)
+
+
+@pytest.mark.parametrize(
+    ("row", "score", "task"),
+    [
+        ("60,percent", 0.6, "b"),
+        ("60,%", 0.6, "b"),
+        ("0.6,", 0.6, "b"),
+        ("1250,Elo", 1250, "b (elo)"),
+        ("-3,points", -3, "b (points)"),
+    ],
+)
+def test_scores_of_table_with_unit(row: str, score: float, task: str, tmp_path: Path) -> None:
+    path = write_file(tmp_path / "s.csv", f"model,task,score,unit\na,b,{row}\n")
+    assert scores_of(path) == {("a", task): pytest.approx(score)}
+
+
+def test_option_unit_converts_percentages_of_harness(tmp_path: Path) -> None:
+    text = harness_run(results={"arc": {"acc,none": 62.5}})
+    path = write_file(tmp_path / "r.json", text)
+    with pytest.raises(BadInput, match="unit"):
+        scores_of(path)
+    assert list(scores_of(path, unit="percent").values()) == [0.625]
+
+
+def test_columns_of_table_that_are_settings_become_conditions(tmp_path: Path) -> None:
+    text = "model,task,score,limit,peft,dtype,seed\na,b,0.5,20,nan,float16,3\na,b,0.6,,x/lora,NA,0\n"
+    assert scores_of(write_file(tmp_path / "s.csv", text)) == {
+        ("a-seed3", "b (limit=20)"): 0.5,
+        ("a+peft=x/lora", "b"): 0.6,
+    }
+
+
 def test_scores_of_harness_adds_adapter_and_quantisation_to_name_of_model() -> None:
-    task = "arc_easy (acc, 0-shot)"
+    task = "arc_easy (acc, 0-shot, version 1)"
     assert scores_of(CASES / "harness_peft.json") == {("acme/alpha-70m+peft=acme/alpha-70m-sft-lora", task): 0.57}
     assert scores_of(CASES / "harness_4bit.json") == {("acme/alpha-70m+load_in_4bit=True", task): 0.57}
 
@@ -180,6 +232,129 @@ def test_scores_of_harness_reads_model_and_revision_from_model_args(
     content = json.loads(harness_results("x", 0.5)) | {"config": {"model_args": arguments}}
     table = read_checked(Scores(), write_file(tmp_path / "r.json", json.dumps(content))).scores
     assert set(zip(table["model"], table["revision"], strict=True)) == {(model, revision)}
+
+
+def harness_run(**changes: Any) -> str:
+    """Return a file of lm-evaluation-harness with one task, as version 0.4 writes it.
+
+    A change of a key of `config` or of `n-samples` changes that object, and any other change the file itself.
+    """
+    arguments = changes.pop("model_args", "pretrained=acme/alpha-70m,dtype=float16")
+    samples = {"arc": {"original": 2376, "effective": changes.pop("effective", 2376)}}
+    config = {"model": "hf", "model_args": arguments, "limit": None, "batch_size": "8", "gen_kwargs": None}
+    config |= {"random_seed": 0, "numpy_seed": 1234, "torch_seed": 1234, "fewshot_seed": 1234, "device": "cuda:0"}
+    config |= {name: changes.pop(name) for name in list(changes) if name in config}
+    content = {
+        "results": {"arc": {"alias": "arc", "acc,none": 0.5, "acc_stderr,none": 0.01}},
+        "versions": {"arc": 1.0},
+        "n-shot": {"arc": 0},
+        "n-samples": samples,
+        "config": config,
+        "model_name": "acme/alpha-70m",
+        "system_instruction": None,
+        "chat_template": None,
+        "fewshot_as_multiturn": False,
+    }
+    return json.dumps(content | changes)
+
+
+CHAT: dict[str, Any] = {"chat_template": "{{ x }}", "n-shot": {"arc": 5}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "task"),
+    [
+        ({}, "arc (acc, 0-shot, version 1)"),
+        ({"limit": 20, "effective": 20}, "arc (acc, 0-shot, version 1, limit=20)"),
+        ({"limit": 20.0, "effective": 20}, "arc (acc, 0-shot, version 1, limit=20)"),
+        ({"limit": 5000, "effective": 2376}, "arc (acc, 0-shot, version 1)"),
+        ({"limit": 0.1, "n-samples": None}, "arc (acc, 0-shot, version 1, limit=0.1)"),
+        ({"effective": 2}, "arc (acc, 0-shot, version 1, limit=2 of 2376)"),
+        ({"versions": {"arc": 2}}, "arc (acc, 0-shot, version 2)"),
+        ({"versions": {"arc": "1.10"}}, "arc (acc, 0-shot, version 1.10)"),
+        ({"versions": {"arc": "Yaml"}}, "arc (acc, 0-shot)"),
+        ({"versions": None}, "arc (acc, 0-shot)"),
+        ({"system_instruction": "Be brief."}, "arc (acc, 0-shot, version 1, system_instruction=Be brief.)"),
+        ({"gen_kwargs": {"temperature": 0.5}}, 'arc (acc, 0-shot, version 1, gen_kwargs={"temperature": 0.5})'),
+        ({"gen_kwargs": "temperature=0.5"}, 'arc (acc, 0-shot, version 1, gen_kwargs={"temperature": 0.5})'),
+        ({"fewshot_seed": 7}, "arc (acc, 0-shot, version 1, fewshot_seed=7)"),
+        (CHAT, "arc (acc, 5-shot, chat template, version 1, fewshot_as_multiturn=False)"),
+        (
+            CHAT | {"fewshot_as_multiturn": True},
+            "arc (acc, 5-shot, chat template, version 1, fewshot_as_multiturn=True)",
+        ),
+        (CHAT | {"n-shot": {"arc": 0}}, "arc (acc, 0-shot, chat template, version 1)"),
+    ],
+)
+def test_scores_of_harness_adds_conditions_to_name_of_task(changes: dict[str, Any], task: str, tmp_path: Path) -> None:
+    path = write_file(tmp_path / "r.json", harness_run(**changes))
+    assert scores_of(path) == {("acme/alpha-70m", task): 0.5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "conditions"),
+    [
+        ("dp_size=2,tp_size=4,mem_fraction_static=0.8,context_length=4096,chunked_prefill_size=-1", ""),
+        ("use_accelerate=True,device_map_option=sequential,max_memory_per_gpu=40GIB", ""),
+        ("enable_thinking=None", ""),
+        ("enable_thinking=False", ", enable_thinking=False"),
+        ("enable_thinking=True", ", enable_thinking=True"),
+        ('chat_template_args={"enable_thinking": false}', ", enable_thinking=False"),
+        ("add_bos_token=True,think_end_token=</think>", ", add_bos_token=True, think_end_token=</think>"),
+        ("kv_cache_dtype=auto,load_format=safetensors,truncation=False", ""),
+        ("kv_cache_dtype=fp8", ", kv_cache_dtype=fp8"),
+    ],
+)
+def test_scores_of_harness_divides_arguments_between_task_and_neither(
+    arguments: str, conditions: str, tmp_path: Path
+) -> None:
+    path = write_file(tmp_path / "r.json", harness_run(model_args=f"pretrained=acme/alpha-70m,{arguments}"))
+    assert scores_of(path) == {("acme/alpha-70m", f"arc (acc, 0-shot, version 1{conditions})"): 0.5}
+    assert read_checked(Scores(), path).notes == []
+
+
+def test_scores_of_harness_adds_unknown_argument_to_name_of_task_and_notes_it(tmp_path: Path) -> None:
+    arguments = "pretrained=acme/alpha-70m,shiny=3,unset=None,my_token=hf_secret"
+    path = write_file(tmp_path / "r.json", harness_run(model_args=arguments))
+    assert scores_of(path) == {("acme/alpha-70m", "arc (acc, 0-shot, version 1, shiny=3)"): 0.5}
+    (note,) = read_checked(Scores(), path).notes
+    assert "shiny" in note
+    assert "unset" not in note
+
+
+def test_long_and_multiline_conditions_become_hashes(tmp_path: Path) -> None:
+    tasks = set()
+    for instruction in ("a\nb", "a\nc", "x" * 1000, "x" * 1001):
+        path = write_file(tmp_path / "r.json", harness_run(system_instruction=instruction))
+        ((_, task),) = scores_of(path)
+        assert len(task) <= 200
+        tasks.add(task)
+    assert len(tasks) == 4
+
+
+def test_names_of_tasks_with_many_conditions_are_short_and_distinct(tmp_path: Path) -> None:
+    tasks = set()
+    for last in range(3):
+        arguments = ",".join(f"unknown_{i}={'v' * 40}" for i in range(10)) + f",z={last}"
+        path = write_file(tmp_path / "r.json", harness_run(model_args=f"pretrained=a/b,{arguments}"))
+        ((_, task),) = scores_of(path)
+        tasks.add(task)
+    assert len(tasks) == 3
+
+
+def test_each_setting_names_one_thing() -> None:
+    names = [
+        "limit",
+        "system_instruction",
+        "fewshot_as_multiturn",
+        "version",
+        "enable_thinking",
+        "gen_kwargs",
+        "solver",
+    ]
+    assert {SETTINGS[name].names for name in names} == {Names.TASK}
+    names = ["use_accelerate", "dp_size", "tp_size", "mem_fraction_static", "context_length", "chunked_prefill_size"]
+    assert {SETTINGS[name].names for name in names} == {Names.NOTHING}
 
 
 def test_option_names_replaces_name_with_arguments(tmp_path: Path) -> None:
@@ -284,6 +459,42 @@ def test_scores_of_inspect_adds_arguments_of_task_that_were_passed_to_its_name(t
     assert {task for _, task in scores_of(path)} == {"arc_easy (accuracy, fewshot=5)"}
 
 
+@pytest.mark.parametrize(
+    ("evaluation", "plan", "task"),
+    [
+        ({"config": {"limit": 20}}, {}, "gsm8k (accuracy, limit=20)"),
+        ({"config": {"limit": 20}, "dataset": {"samples": 1319}}, {}, "gsm8k (accuracy, limit=20)"),
+        ({"config": {"limit": 2000}, "dataset": {"samples": 1319}}, {}, "gsm8k (accuracy)"),
+        ({"config": {"limit": [5, 20]}}, {}, "gsm8k (accuracy, limit=[5, 20])"),
+        ({"config": {"limit": [0, 20]}}, {}, "gsm8k (accuracy, limit=20)"),
+        ({"config": {"max_samples": 4, "log_samples": True, "fail_on_error": False}}, {}, "gsm8k (accuracy)"),
+        ({"task_version": 2}, {}, "gsm8k (accuracy, version 2)"),
+        ({"model_generate_config": {"temperature": 0.5, "max_retries": 3}}, {}, "gsm8k (accuracy, temperature=0.5)"),
+        ({}, {"config": {"system_message": "Hi", "timeout": 9}}, "gsm8k (accuracy, system_message=Hi)"),
+        ({}, {"steps": [{"solver": "generate", "params": {}}]}, "gsm8k (accuracy)"),
+        (
+            {},
+            {"steps": [{"solver": "x/chain_of_thought", "params": {}}, {"solver": "generate"}]},
+            "gsm8k (accuracy, solver=chain_of_thought > generate)",
+        ),
+        (
+            {"solver": "critique", "solver_args": {"n": 2}},
+            {},
+            'gsm8k (accuracy, solver=critique, solver_args={"n": 2})',
+        ),
+        ({"model_args": {"device": "cuda:0", "enable_thinking": False}}, {}, "gsm8k (accuracy, enable_thinking=False)"),
+        ({"task_args": {"device": "a"}}, {}, "gsm8k (accuracy, device=a)"),
+    ],
+)
+def test_scores_of_inspect_adds_conditions_to_name_of_task(
+    evaluation: dict[str, Any], plan: dict[str, Any], task: str, tmp_path: Path
+) -> None:
+    content = json.loads(inspect_log([inspect_score(0.5)]))
+    content["eval"] |= evaluation
+    path = write_file(tmp_path / "log.json", json.dumps(content | {"plan": plan}))
+    assert scores_of(path) == {("org/nano", task): 0.5}
+
+
 def test_scores_of_inspect_refuses_log_of_failed_evaluation(tmp_path: Path) -> None:
     content = json.loads((CASES / "inspect_nan.json").read_text()) | {"status": "error"}
     with pytest.raises(BadInput, match="status error"):
@@ -316,6 +527,26 @@ def test_scores_of_lighteval_has_model_tasks_with_shots_and_number_of_documents(
     assert set(source.scores["model"]) == {"acme/alpha-70m"}
     assert source.scores["n"].dropna().tolist() == [1319, 1319]
     assert any("wikitext" in note for note in source.notes), "a score above 1 is left out"
+
+
+@pytest.mark.parametrize(
+    ("general", "conditions"),
+    [
+        ({"max_samples": 10}, ", limit=10"),
+        ({"model_config": {"system_prompt": "Hi", "batch_size": 4, "max_length": 512}}, ", system_prompt=Hi"),
+        ({"model_config": {"generation_parameters": {"temperature": 0, "top_p": None}}}, ""),
+        ({"model_config": {"generation_parameters": {"temperature": 0.6}}}, ", temperature=0.6"),
+        ({"model_config": {"add_special_tokens": True, "pairwise_tokenization": False, "tp_size": 2}}, ""),
+        ({"model_config": {"add_special_tokens": False, "shiny": None}}, ", add_special_tokens=False"),
+    ],
+)
+def test_scores_of_lighteval_adds_conditions_to_name_of_task(
+    general: dict[str, Any], conditions: str, tmp_path: Path
+) -> None:
+    text = lighteval_results({"arc|0": {"acc": 0.5}}, model_name="a/b", **general)
+    content = json.loads(text) | {"versions": {"arc|0": 2}}
+    path = write_file(tmp_path / "r.json", json.dumps(content))
+    assert scores_of(path) == {("a/b", f"arc (acc, 0-shot, version 2{conditions})"): 0.5}
 
 
 def test_option_metric_chooses_metric_of_lighteval(tmp_path: Path) -> None:
@@ -361,7 +592,7 @@ def test_scores_skips_and_notes_unknown_files_of_folder(tmp_path: Path) -> None:
 
 def test_scores_of_table_adds_metric_filter_and_shots_to_name_of_task(tmp_path: Path) -> None:
     rows = ("a;arc;acc;none;0;0.25;1", "a;arc;acc;none;5;0.5;1", "a;boolq;;;;0.75;1")
-    text = "\n".join(["Model;Task;Metric;Filter;num_fewshot;Score;Seed", *rows])
+    text = "\n".join(["Model;Task;Metric;Filter;num_fewshot;Score;Stderr", *rows])
     source = read_checked(Scores(), write_file(tmp_path / "t.csv", text))
     assert {row.task: row.score for row in source.scores.itertuples()} == {
         "arc (acc, 0-shot)": 0.25,
@@ -369,4 +600,4 @@ def test_scores_of_table_adds_metric_filter_and_shots_to_name_of_task(tmp_path: 
         "boolq": 0.75,
     }
     (note,) = source.notes
-    assert "seed" in note
+    assert "stderr" in note
