@@ -18,12 +18,14 @@ import typer
 
 import rbptrack
 from rbptrack.analysis.testing import NeedsRanks, example_runs
+from rbptrack.base.errors import BadInput
 from rbptrack.cli.app import app
 from rbptrack.config.compose import compose, read_words, words_for_hydra
 from rbptrack.config.paths import embedded
-from rbptrack.discovery import ANALYZERS, find_plugins
+from rbptrack.discovery import ANALYZERS, IMPORTERS, find_plugins
 from studies import validity_page
 from tests.conftest import ROOT
+from tests.imported_files import read_checked
 from tools import reference, tutorials
 
 DOCS = sorted(path for path in (ROOT / "docs").rglob("*.md") if "reference" not in path.parts)
@@ -155,6 +157,27 @@ def test_analyzer_of_the_page_on_plugins_passes_the_contract_tests(
     for name in dir(contract):
         if name.startswith("test_"):
             getattr(contract, name)()
+
+
+def test_importer_of_scores_of_the_page_on_plugins_reads_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source,) = [block for block in python_blocks(ROOT / "docs/howto/plugins.md") if "ImportedScore" in block]
+    (tmp_path / "plugins/importers").mkdir(parents=True)
+    (tmp_path / "plugins/importers/quiz.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    quiz = find_plugins(IMPORTERS).load("quiz")()
+    tasks = {"arc": {"percent": 62.5, "questions": 80}, "boolq": None}
+    path = tmp_path / "x.quiz"
+    path.write_text(json.dumps({"model": "a/b", "shots": 5, "tasks": tasks}))
+    content = read_checked(quiz, path)
+    assert content.scores.to_dict("records") == [
+        {"model": "a/b", "revision": "", "task": "arc (accuracy, 5-shot)", "score": 0.625, "n": 80}
+    ]
+    assert len(content.notes) == 1
+    path.write_text("{}")
+    with pytest.raises(BadInput, match="model"):
+        read_checked(quiz, path)
 
 
 def test_examples_in_docstrings_print_what_they_show() -> None:

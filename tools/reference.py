@@ -24,6 +24,8 @@ import yaml
 from latex2mathml.converter import convert
 from typer.cli import get_docs_for_click
 
+from plugins.importers.scores import SETTINGS, Names
+from rbptrack.analysis import SCORES, ImportedMeasurement, ImportedScore, ImportNote
 from rbptrack.analysis.plugin import Plugin, plugin_options
 from rbptrack.analysis.testing import PUBLIC
 from rbptrack.cli.app import app
@@ -236,9 +238,55 @@ def plugins_page() -> str:
             about = docstring or (module[member].docstring.value if module[member].docstring else "")
             rows.append((code(member), about.partition("\n")[0]))
         parts += [f"## {name}", _prose(module.docstring.value.partition("\n")[0]), table(["name", "what it is"], rows)]
+    parts += ["## What an importer yields", "An importer yields objects of these classes."]
+    for yielded in (ImportedMeasurement, ImportedScore, ImportNote):
+        parts += [f"### {yielded.__name__}", *_class_sections(inspect.getdoc(yielded) or "")]
+    columns = package["analysis.rank_store.SCORES"].docstring.value
+    parts += ["### SCORES", code(", ".join(SCORES)), _prose(columns)]
     rows = [(code(name), column.meaning) for name, column in COLUMNS.items()]
     about = "A rank table has one row per scored token, in the order of the text. R = greater + ties + 1."
     return "\n\n".join([*parts, "## The columns of a rank table", about, table(["column", "meaning"], rows)])
+
+
+def _class_sections(docstring: str) -> list[str]:
+    """Convert a docstring with the section `Attributes` to Markdown, with a paragraph for each attribute."""
+    text, _, attributes = docstring.partition("Attributes:\n")
+    parts = [_prose(text)]
+    for attribute in re.split(r"\n(?=    \w+: )", attributes.rstrip()):
+        name, _, meaning = attribute.strip().partition(": ")
+        if name:
+            parts.append(f"`{name}`: {_prose(inspect.cleandoc(meaning))}")
+    return parts
+
+
+def scores_page() -> str:
+    """Return the page of the settings of evaluation programs, as the importer `scores` knows them."""
+    parts = [
+        "# Settings of evaluation programs",
+        "`rbptrack import` reads scores of tasks from files of lm-evaluation-harness, lighteval and inspect_ai. This "
+        "page lists the settings in these files that it knows. A setting becomes a part of the model's name, becomes a "
+        "part of the task's name, or is not used. A setting that is not on this page becomes a part of the task's "
+        "name, and the command names it.",
+        "[Import and export](../howto/import-and-export.md#scores-of-tasks) shows how to import scores.",
+    ]
+    headings = {
+        Names.MODEL: "Part of the model's name",
+        Names.TASK: "Part of the task's name",
+        Names.NOTHING: "Not used",
+    }
+    for names, heading in headings.items():
+        rows = []
+        for name, setting in sorted(SETTINGS.items()):
+            if setting.names is names:
+                usual = ", ".join(code(value) for value in setting.usual)
+                rows.append((code(name), f"It {setting.reason}.", usual))
+        parts.append(f"## {heading}")
+        if any(usual for _, _, usual in rows):
+            parts.append("If a setting has a value of the last column, it is left out of the name.")
+            parts.append(table(["setting", "reason", "left out"], rows))
+        else:
+            parts.append(table(["setting", "reason"], [row[:2] for row in rows]))
+    return "\n\n".join(parts)
 
 
 def columns_page() -> str:
@@ -301,6 +349,7 @@ def pages() -> dict[str, str]:
         "configs": configs_page(),
         "analyzers": analyzers_page(),
         "plugins": plugins_page(),
+        "scores": scores_page(),
         "columns": columns_page(),
         "api": API,
     }
