@@ -22,11 +22,12 @@ from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin
 from zlib import crc32
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, first_line, unknown_name
+from rbptrack.base.secrets import declare_secret, is_secret
 from rbptrack.base.validation import broken_rules, format_value
 from rbptrack.config.patterns import split_list
 
@@ -36,7 +37,7 @@ class Plugin(BaseModel, ABC):
 
     Each field is an option, and the text under a field is the option's help. Pydantic's types restrict values, such as
     `k: PositiveInt = 10`. An option that is a list accepts one value (`ks=10`), a list (`ks=[1, 10]`) and a text
-    (`ks="1,10"`).
+    (`ks="1,10"`). The type `pydantic.SecretStr` declares a secret. rbptrack neither stores nor shows its value.
 
     Raises:
         BadInput: an option is unknown, or its value breaks a rule.
@@ -61,6 +62,8 @@ class Plugin(BaseModel, ABC):
         for key, value in options.items():
             if key not in type(self).model_fields:
                 raise unknown_name(f"option of {_plugin_name(type(self))}", key, type(self).model_fields)
+            if _is_secret_field(type(self).model_fields[key].annotation):
+                declare_secret(value if isinstance(value, str) else value.get_secret_value())
             if isinstance(value, np.ndarray | np.generic):
                 value = value.tolist()
             values[key] = _as_tuple(value) if _accepts_list(type(self).model_fields[key].annotation) else value
@@ -182,7 +185,7 @@ def make_plugin_from_words(plugin: type[P], words: Sequence[str]) -> P:
     """Make a plugin with options from the command line, such as `ks=1,10`.
 
     Raises BadInput if a word is not of the form key=value, if an option does not exist or is given twice, or if its
-    value breaks a rule.
+    value breaks a rule, or looks like a secret although the type of the option is not `pydantic.SecretStr`.
     """
     values: dict[str, str] = {}
     for word in words:
@@ -191,6 +194,12 @@ def make_plugin_from_words(plugin: type[P], words: Sequence[str]) -> P:
             raise BadInput(f"{word}: an option of {plugin.name} must be written as key=value")
         if key in values:
             raise BadInput(f"{word}: the option {key} is given twice. Write a list as {key}=a,b")
+        field = plugin.model_fields.get(key)
+        if field is not None and not _is_secret_field(field.annotation) and is_secret(key, value):
+            raise BadInput(
+                f"{key}: this value looks like a secret, and others can read the options of {plugin.name} in its "
+                "report. The plugin must declare it as pydantic.SecretStr, or read it from an environment variable"
+            )
         values[key] = value
     return make_plugin(plugin, values)
 
@@ -249,6 +258,11 @@ def _rebuild_plugin(file: str, module: str, cls: str, name: str, options: dict[s
 def _plugin_name(plugin: type[Plugin]) -> str:
     """Return the name of a plugin, or the name of its class if the plugin has no name yet."""
     return plugin.name or plugin.__name__
+
+
+def _is_secret_field(annotation: Any) -> bool:
+    """Return whether a type is pydantic's SecretStr, or a union that contains it."""
+    return annotation is SecretStr or SecretStr in get_args(annotation)
 
 
 def _accepts_list(annotation: Any) -> bool:

@@ -18,12 +18,32 @@ _SECRET_WORD = re.compile(
 _SECRET_ENDING = re.compile(r"(?:token|password|passwd|secret|(?:api|access|private|secret|account)key)$")
 # Parameters of addresses that may hold a secret although `names_a_secret` does not recognise their names.
 _SECRET_PARAMETERS = {"key", "sig", "signature", "options", "odbcconnect"}
+_KNOWN_FORMS = re.compile(  # of the Hugging Face Hub, OpenAI, GitHub, GitLab, Slack, AWS, and JSON web tokens
+    r"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{16,}|sk-(?:[a-z0-9]+-){0,2}\w{16,}|gh[opsur]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
+    r"|xox[a-z]-[\w-]{10,}|AKIA[0-9A-Z]{12,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]*)"
+)
+_NAMED_VALUE = re.compile(r"([\w-]{1,80})([=:]\s?['\"]?)([A-Za-z0-9+/_.~-]{16,}=*)")
+_SECRET_NAME = re.compile(r"(?:^|[_-])(?:key|pass|sas|jwt)$", re.IGNORECASE)
+_MIN_DISTINCT = 10  # characters of a random text of 16 or more
+_MIN_LENGTH = 4  # a shorter declared secret is not searched in texts, because it would be found everywhere
+_declared: set[str] = set()
 
 
 def names_a_secret(name: str) -> bool:
     """Return whether the value under a name is probably secret: `token`, `passwd`, `hf_token`, `api_key`, `apiKey`."""
     lowered = name.lower().replace("-", "_")
     return bool(_SECRET_WORD.search(lowered) or _SECRET_ENDING.search(lowered.replace("_", "")))
+
+
+def declare_secret(value: str) -> None:
+    """Let `without_password` hide a value for the rest of this process."""
+    if len(value) >= _MIN_LENGTH:
+        _declared.add(value)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Return whether a parameter is probably a secret, by its name or by its value, such as `hf_...`."""
+    return names_a_secret(name) or without_password(f"{name}={value}") != f"{name}={value}"
 
 
 def refuse_password(uri: str) -> None:
@@ -47,13 +67,18 @@ def refuse_password(uri: str) -> None:
 
 
 def without_password(text: str) -> str:
-    """Return a text in which `***` replaces the password of every address.
+    """Return a text in which `***` replaces the password of every address, and everything that looks like a secret.
+
+    These are keys and tokens of known services, long random texts after names such as `token=`, and declared secrets.
 
     Examples:
         >>> without_password("cannot reach postgresql://ann:s3cret@db/runs")
         'cannot reach postgresql://ann:***@db/runs'
 
     """
+    for value in _declared:
+        text = text.replace(value, _MASK)
+    text = _NAMED_VALUE.sub(_mask_named_value, _KNOWN_FORMS.sub(_MASK, text))
     masked = ""
     while match := _ADDRESS.search(text):
         start = match.start()
@@ -108,6 +133,15 @@ def _mask_secrets(address: str) -> str:
         query,
     )
     return masked.render_as_string(hide_password=True).replace(quote(_MASK), _MASK)
+
+
+def _mask_named_value(match: re.Match[str]) -> str:
+    """Return the match with `***` in place of the value, if the name and the value are those of a secret."""
+    name, between, value = match.groups()
+    is_random = any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and len(set(value)) >= _MIN_DISTINCT
+    if is_random and (names_a_secret(name) or _SECRET_NAME.search(name)):
+        return f"{name}{between}{_MASK}"
+    return match[0]
 
 
 def _is_secret_parameter(name: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import read_small
-from rbptrack.base.secrets import names_a_secret, refuse_password
+from rbptrack.base.secrets import is_secret, names_a_secret, refuse_password
 from rbptrack.config.keys import dotted_items
 from rbptrack.config.paths import user_path
 from rbptrack.config.schema import Config, DatasetConfig, Dtype, ModelConfig, SequenceRule
@@ -90,16 +90,17 @@ def check_name(key: str, name: str) -> None:
 
 
 def refuse_secrets(values: dict[str, Any]) -> None:
-    """Raise BadInput if a key of nested dictionaries names a secret, such as `token` or `api_key`.
+    """Raise BadInput if a key of nested dictionaries names a secret, such as `token`, or a value looks like one.
 
     The config is stored with each measurement, and others can read it there.
     """
-    for key, _ in dotted_items(values):
+    for key, value in dotted_items(values):
         name = key.rpartition(".")[2]
-        if names_a_secret(name):
+        elements = value if isinstance(value, list) else [value]
+        if key != "tracking.uri" and any(is_secret(name, str(element)) for element in elements):
             raise BadInput(
-                f"{key}: a config must not contain a {name}, because each measurement stores it. "
-                "Use an environment variable, such as HF_TOKEN"
+                f"{key}: a config must not contain a {name if names_a_secret(name) else 'secret'}, because each "
+                "measurement stores it. Use an environment variable, such as HF_TOKEN"
             )
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from rbptrack.base.formatting import short_path
+from rbptrack.base.secrets import without_password
 from rbptrack.console.log import log_traceback
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -19,8 +20,12 @@ def program_name() -> str:
 
 
 def command_line() -> str:
-    """Return the whole command line, quoted for a shell. Bytes that are not UTF-8 are written as escapes."""
-    return f"{program_name()} {shlex.join(sys.argv[1:])}".rstrip().encode(errors="backslashreplace").decode()
+    """Return the whole command line, quoted for a shell. Bytes that are not UTF-8 are written as escapes.
+
+    Secrets are hidden.
+    """
+    words = shlex.join(map(without_password, sys.argv[1:]))
+    return f"{program_name()} {words}".rstrip().encode(errors="backslashreplace").decode()
 
 
 def print_text(text: str) -> None:

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, SecretStr
 
 from rbptrack.analysis import Analyzer, BadInput, Report
 from rbptrack.analysis.plugin import make_plugin, make_plugin_from_words, plugin_options, plugin_summary
+from rbptrack.base.secrets import without_password
 
 
 class Sample(Analyzer):
@@ -122,3 +123,25 @@ def test_plugin_options_take_their_help_from_the_text_below_the_field() -> None:
     assert options["ks"].help == "the k of the table, up to |V|"
     assert options["margin"].help == "exponents closer than this count as the same"
     assert options["deep"].help == ""
+
+
+class WithLogin(Sample):
+    """Has an option that is a secret."""
+
+    login: SecretStr = SecretStr("")
+
+
+def test_value_of_a_secret_option_reaches_the_plugin_and_is_hidden_in_texts() -> None:
+    plugin = make_plugin_from_words(WithLogin, ["login=correct horse", "ks=1"])
+    assert plugin.login.get_secret_value() == "correct horse"
+    assert "correct" not in f"{plugin!r} {without_password('login=correct horse')}"
+
+
+@pytest.mark.parametrize("word", ["token=1", "unit=hf_aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH"])
+def test_make_plugin_from_words_refuses_a_secret_that_the_plugin_does_not_declare(word: str) -> None:
+    class WithToken(Sample):
+        token: str = ""
+
+    with pytest.raises(BadInput) as caught:
+        make_plugin_from_words(WithToken, [word])
+    assert "aBcDe" not in str(caught.value)

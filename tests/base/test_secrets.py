@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rbptrack.base.errors import BadInput
-from rbptrack.base.secrets import names_a_secret, refuse_password, without_password
+from rbptrack.base.secrets import declare_secret, is_secret, names_a_secret, refuse_password, without_password
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,43 @@ def test_names_a_secret_recognizes_tokens_passwords_and_keys(name: str) -> None:
 @pytest.mark.parametrize("name", ["training_tokens", "tokenizer", "batch_tokens", "key", "k", "author", "group"])
 def test_names_a_secret_accepts_names_of_other_values(name: str) -> None:
     assert not names_a_secret(name)
+
+
+TOKENS = [
+    "hf_aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH",
+    "sk-proj-aBcDeFgHiJkLmNoPqRsT12",
+    "ghp_aBcDeFgHiJkLmNoPqRsTuVwXyZ012345678",
+    "AKIAIOSFODNN7EXAMPLE",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.abc",
+    "ALL,SAS=sv2023AbCdEf1234567",
+    "my_pass: Zx81kd02mmQp19sLaa0",
+]
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_values_that_look_like_secrets_are_recognised_and_hidden_under_any_name(token: str) -> None:
+    assert is_secret("comment", token)
+    hidden = without_password(f"sbatch refuses {token} here")
+    assert token[-8:] not in hidden
+    assert hidden.startswith("sbatch refuses ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tokenizer", "EleutherAI/gpt-neox-20b"),
+        ("repo", "org/sk-learn-model-very-long-name1"),
+        ("family", "hf_internal_testing_tiny_gpt2"),
+        ("revision", "0123456789abcdef0123456789abcdef01234567"),
+        ("note", "monkey: abcdefghij1234567890"),
+        ("training_tokens", "300000000000"),
+        ("key", "language"),
+    ],
+)
+def test_is_secret_accepts_other_values(name: str, value: str) -> None:
+    assert not is_secret(name, value)
+
+
+def test_a_declared_secret_is_hidden_in_all_texts() -> None:
+    declare_secret("correct horse")
+    assert without_password("login=correct horse failed") == "login=*** failed"

@@ -109,6 +109,21 @@ def test_refuse_secrets_refuses_a_key_that_names_a_secret(key: str) -> None:
         refuse_secrets({"model": {"where": {key: "hunter2"}}})
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        "launch.options.export=ALL,HF_TOKEN=hf_aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH",
+        "launch.options.comment=AKIAIOSFODNN7EXAMPLE",
+        "dataset.files=ghp_aBcDeFgHiJkLmNoPqRsTuVwXyZ012345678",
+        "dataset.where.key=Zx81kd02mmQp19sLaa0",
+    ],
+)
+def test_compose_refuses_and_does_not_show_a_value_that_looks_like_a_secret(word: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        compose(["model=nano/6k", word])
+    assert word[-8:] not in str(caught.value)
+
+
 def test_refuse_secrets_accepts_batch_tokens_and_tokenizer() -> None:
     refuse_secrets({"engine": {"batch_tokens": 1}, "tokenizer": "x"})
 
