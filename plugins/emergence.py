@@ -343,7 +343,7 @@ class Emergence(Analyzer):
         largest = rows[-1]
         if n > 1 and np.isfinite(largest["n_eff"]):
             rates = {name: largest[name] for name in ("S", "p_n", "independent", "runs", "documents")}
-            number = _drop_error_of_few_documents(counts[-1], ln_n_eff)
+            number = estimate_from_many_documents(counts[-1], ln_n_eff)
             report.add("n_eff", number, null=np.log(n), show=np.exp, beside=rates, **keys)
             mixture = {name: largest[name] for name in ("S", "p_n", "mixture", "n_eff_mixture")}
             ratio = estimate(counts[-1], ln_against_mixture)
@@ -379,7 +379,7 @@ class Emergence(Analyzer):
             if hits < tokens:
                 rates["n_eff"] = float(n_eff(totals))
                 rates["n_eff_mixture"] = float(np.log(rates["mixture"]) / np.log(hits / tokens))
-                ln_neg_log_p = _drop_error_of_few_documents(counts, lambda sums: np.log(neg_log_p(sums)))
+                ln_neg_log_p = estimate_from_many_documents(counts, lambda sums: np.log(neg_log_p(sums)))
                 rates["high"], rates["low"] = np.exp(-np.exp(ln_neg_log_p.interval())).tolist()
         return rates
 
@@ -445,7 +445,7 @@ def _reasons_without_interval(
             )
 
 
-def _drop_error_of_few_documents(counts: FloatArray, statistic: Callable[[FloatArray], FloatArray]) -> Estimate:
+def estimate_from_many_documents(counts: FloatArray, statistic: Callable[[FloatArray], FloatArray]) -> Estimate:
     """Return the estimate of a statistic, without its error if there are fewer than `MIN_DOCUMENTS_OF_N_EFF` documents.
 
     Args:

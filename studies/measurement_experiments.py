@@ -37,6 +37,7 @@ from plugins.draft import KL, acceptance, draft_sums, tokens_per_call
 from plugins.emergence import (
     Emergence,
     count_windows,
+    estimate_from_many_documents,
     ln_against_expected,
     ln_against_mixture,
     ln_n_eff,
@@ -48,7 +49,17 @@ from plugins.proxies import PROXIES, kendall_tau, largest_by_chance, leave_famil
 from rbptrack.analysis import Report, Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, IntArray, RankTable, log_grid
-from rbptrack.stats import cross_entropy, estimate, estimate_from_influences, law_in_k, laws, rbp
+from rbptrack.stats import (
+    ce_and_neg_log_rbp,
+    cross_entropy,
+    estimate,
+    estimate_from_influences,
+    half_widths,
+    influences,
+    law_in_k,
+    laws,
+    shares_of_tokens,
+)
 from rbptrack.stats.changes import Changes, PairCounts, judge
 from studies.experiment import Experiment, Outcomes, Settings, coverage, fit_laws, grid, rejection
 from studies.simulation import (
@@ -78,11 +89,18 @@ def numbers(rng: np.random.Generator, cell: Settings) -> Outcomes:
     in_k = law_in_k(counts, 100)
     rare_misses = documents.measure(rng, ce=3.0, neg_log_rbp=-np.log([0.99]), ks=[100])
     return {
-        **coverage("covers: CE", estimate(counts, cross_entropy), 3.0),
-        **coverage("covers: RBP_1", estimate(counts.select([1]), rbp), np.exp(-1.1)),
-        **coverage("covers: RBP_100 of 99%", estimate(rare_misses, rbp), 0.99),
+        **_coverage_of_y("covers: CE", counts, 0, 3.0),
+        **_coverage_of_y("covers: RBP_1", counts.select([1]), 1, 1.1),
+        **_coverage_of_y("covers: RBP_100 of 99%", rare_misses, 1, -float(np.log(0.99))),
         **(coverage("covers: β in k", in_k[0], beta) if in_k else {}),
     }
+
+
+def _coverage_of_y(claim: str, counts: DocumentCounts, place: int, truth: float) -> dict[str, bool]:
+    """Return whether the interval of CE (place 0) or -ln RBP_k contains the truth, as `power_law` draws it."""
+    ln_y, u = influences(counts, lambda sums: np.log(ce_and_neg_log_rbp(sums)))
+    half_width = half_widths(u, shares_of_tokens(counts))[place]
+    return {claim: abs(ln_y[place] - np.log(truth)) <= half_width} if np.isfinite(half_width) else {}
 
 
 @cache
@@ -293,7 +311,9 @@ def emergence(rng: np.random.Generator, cell: Settings) -> Outcomes:
     windows = _count_windows(rng.random(cell["D"] * TOKENS) < cell["RBP"], cell["D"], cell["N"])
     if not Emergence().has_enough_runs(windows):
         return {}
-    return rejection("false: tokens are not independent", estimate(windows, ln_n_eff), np.log(cell["N"]))
+    return rejection(
+        "false: tokens are not independent", estimate_from_many_documents(windows, ln_n_eff), np.log(cell["N"])
+    )
 
 
 def _count_windows(hit: Any, documents: int, n: int) -> FloatArray:
@@ -332,10 +352,12 @@ def mixture(rng: np.random.Generator, cell: Settings) -> Outcomes:
             normal, weights = np.polynomial.hermite_e.hermegauss(61)
             y_of_kinds = -np.log(cell["RBP"]) * np.exp(cell["sd"] * normal)
             p_1, p_n = (float(weights @ np.exp(-n * y_of_kinds) / weights.sum()) for n in (1, cell["N"]))
-            ln_neg_log_p = estimate(windows, lambda sums: np.log(neg_log_p(sums)))
+            ln_neg_log_p = estimate_from_many_documents(windows, lambda sums: np.log(neg_log_p(sums)))
             outcomes |= coverage("covers: p_N, documents differ", ln_neg_log_p, np.log(-np.log(p_n)))
             ln_n = np.log(np.log(p_n) / np.log(p_1))
-            outcomes |= coverage("covers: N_eff, documents differ", estimate(windows, ln_n_eff), ln_n)
+            outcomes |= coverage(
+                "covers: N_eff, documents differ", estimate_from_many_documents(windows, ln_n_eff), ln_n
+            )
     return outcomes
 
 
@@ -608,8 +630,8 @@ EXPERIMENTS = {
     "slopes": Experiment(grid(m=(3, 5), D=(50, 200), tails=TAILS), slopes, draws=25),
     "ce_parts": Experiment(grid(m=(4, 6), D=(50, 200), tails=TAILS), ce_parts, draws=25),
     "entropy": Experiment(grid(tokens=(50_000, 170_000, 500_000)), entropy, draws=10),
-    "emergence": Experiment(grid(D=(20, 50, 200), RBP=(0.4, 0.8), N=(2, 4, 8, 16)), emergence),
-    "mixture": Experiment(grid(D=(20, 50, 200), RBP=(0.4, 0.8), N=(2, 4, 8), sd=(0.3, 0.6)), mixture, draws=100),
+    "emergence": Experiment(grid(D=(60, 200), RBP=(0.4, 0.8), N=(2, 4, 8, 16)), emergence),
+    "mixture": Experiment(grid(D=(20, 60, 200), RBP=(0.4, 0.8), N=(2, 4, 8), sd=(0.3, 0.6)), mixture, draws=100),
     "alpha_n": Experiment(
         grid(m=(3, 5), D=(50, 200), tails=TAILS, N=(2, 4, 8), differ=(False, True)), alpha_n, draws=50
     ),

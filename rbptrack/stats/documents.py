@@ -242,9 +242,13 @@ def estimate_from_influences(value: FloatArray, u: FloatArray, shares: FloatArra
 
 
 def half_widths(u: FloatArray, shares: FloatArray) -> FloatArray:
-    """Return half the width of the 95% interval of each of several statistics, (values,).
+    """Return half the width of the 95% interval of each of several statistics of one model, (values,).
 
-    It is NaN if there are fewer than `MIN_UNITS` documents, or if an influence on the statistic is not finite.
+    The degrees of freedom are min(n - 1, K, K_L), fewer than those of laws (`degrees_of_freedom`). A few hard documents
+    hold most of the tokens that miss a large k. With 3K - 1 instead of K, 95% intervals of ln(-ln RBP_k) contain the
+    true value in only 90% of simulated cases if RBP_k is near 1.
+
+    A half width is NaN if there are fewer than `MIN_UNITS` documents, or if an influence is not finite.
 
     Args:
         u: the influences of documents, (documents, values).
@@ -254,7 +258,8 @@ def half_widths(u: FloatArray, shares: FloatArray) -> FloatArray:
     n = len(u)
     with np.errstate(invalid="ignore", over="ignore"):
         standard_error = np.sqrt((u**2).sum(axis=0) * (n - 1) / n)
-        half_width = scipy.special.stdtrit(degrees_of_freedom(u, shares), 0.975) * standard_error
+        df = np.fmin(np.fmin(n - 1, deciding_documents(u)), deciding_documents(shares))
+        half_width = scipy.special.stdtrit(df, 0.975) * standard_error
     return np.where(np.isfinite(half_width) & (n >= MIN_UNITS), half_width, nan)
 
 

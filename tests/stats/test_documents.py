@@ -249,13 +249,14 @@ def test_estimate_has_no_interval_if_one_document_has_all_hits() -> None:
     assert np.isnan([number.half_width(), number.p()]).all()
 
 
-def test_half_widths_equal_those_of_estimates() -> None:
+def test_half_widths_have_the_deciding_documents_as_degrees_of_freedom() -> None:
     u = np.random.default_rng(1).standard_exponential((30, 4))
     u[:, 2] = 0.0
     u[3, 3] = np.inf
-    shares = np.linspace(0.5, 1.5, 30) / 30
-    halves = [estimate_from_influences(np.array(1.0), u[:, i], shares).half_width() for i in range(4)]
-    np.testing.assert_allclose(half_widths(u, shares), halves)
+    standard_errors = np.sqrt((u[:, :2] ** 2).sum(axis=0) * 29 / 30)
+    deciding = (u[:, :2] ** 2).sum(axis=0) ** 2 / (u[:, :2] ** 4).sum(axis=0)
+    expected = [*stats.t.ppf(0.975, deciding) * standard_errors, 0.0, np.nan]
+    np.testing.assert_allclose(half_widths(u, np.full(30, 1 / 30)), expected)
 
 
 def test_half_widths_of_19_documents_are_nan() -> None:
