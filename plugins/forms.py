@@ -140,9 +140,11 @@ def _headline(report: Report) -> str:
         return "Bends were not tested; the report's notes say why."
     clauses = []
     for direction in ("upward", "downward"):
-        number = int(tested["fit"].str.contains(direction).sum())
-        if number:
-            clauses.append(f"{number} of {counted(len(tested), 'law')} bend{'s' if number == 1 else ''} {direction}")
+        bent = tested[tested["fit"].str.contains(direction)]
+        if len(bent):
+            verb = "bends" if len(bent) == 1 else "bend"
+            p = format_number(float(bent["p_of_bend"].max()), ".2g")
+            clauses.append(f"{len(bent)} of {counted(len(tested), 'law')} {verb} {direction} (p at most {p})")
     if not clauses:
         p = format_number(float(tested["p_of_bend"].min()), ".2f")
         clauses.append(f"no bend was found in {counted(len(tested), 'law')} (smallest p = {p})")
@@ -150,8 +152,6 @@ def _headline(report: Report) -> str:
     if "floor" in report.questions and len(straight):
         floors = pd.merge(straight, report.frame("floor"))
         if len(floors):
-            share = format_number(float(floors["largest_floor"].max()), ".0%")
-            clauses.append(
-                f"where none was found, a floor of up to {share} of the value at the largest size is possible"
-            )
+            share = format_number(min(float(floors["largest_floor"].max()), 1.0), ".0%")
+            clauses.append(f"straight laws may have a floor of up to {share} of the value at the largest size")
     return join_clauses(*clauses)

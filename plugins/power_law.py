@@ -14,7 +14,8 @@ all these forms. Whether a law breaks beyond the largest size cannot be tested.
 The held-out error is the error at the largest size of the law through all smaller sizes. The headline has a caution if
 the smaller sizes mispredict the largest one.
 
-Intervals assume that models scatter alike and independently at all sizes.
+Intervals assume that models scatter alike and independently at all sizes. If neighbouring sizes deviate from the law
+together, with a correlation of 0.7, 95% intervals of alpha contain the true value in 76 to 94% of simulated laws.
 """
 
 from __future__ import annotations
@@ -85,7 +86,11 @@ With 100 such tokens, chance alone gives -ln RBP_k an error of 10%.
 """
 
 GLOSSARY: Glossary = {
-    "alpha": Term("exponent of the law in size y = A S^-α; y is cross-entropy in nats or -ln RBP_k", title="α"),
+    "alpha": Term(
+        "exponent of the law in size y = A S^-α; y is cross-entropy in nats or -ln RBP_k; the interval assumes that "
+        "models scatter alike and independently around the law",
+        title="α",
+    ),
     "A": Term("the law's factor, y at S = 1", title="A"),
     "R2": Term("share of the variance of ln y that the law explains; near 1 whatever the form", "R²", ".4f"),
     "largest_deviation": Term(

@@ -442,6 +442,11 @@ QUOTES = [
         (Rate("median: share of H(P)'s bias that Miller and Madow's correction removes, %"),),
     ),
     Quote(
+        "plugins/power_law.py",
+        "with a correlation of 0.7, 95% intervals of alpha contain the true value in {}% of simulated laws.",
+        (Rate("covers: CE's α, if neighbouring sizes scatter together", r"ar=0\.7"),),
+    ),
+    Quote(
         "rbptrack/stats/documents.py",
         "95% intervals of an exponent contained the true value in {}% of cases.",
         (Rate("share: RBP_1's α is covered by an interval that takes tokens for independent"),),
