@@ -443,8 +443,8 @@ QUOTES = [
     ),
     Quote(
         "plugins/power_law.py",
-        "with a correlation of 0.7, 95% intervals of alpha contain the true value in {}% of simulated laws.",
-        (Rate("covers: CE's α, if neighbouring sizes scatter together", r"ar=0\.7"),),
+        "95% intervals of alpha contain the true value in only {}% of simulated laws.",
+        (Rate("covers: CE's α, if neighbouring sizes scatter together", r"D=500 .*ar=0\.7"),),
     ),
     Quote(
         "rbptrack/stats/documents.py",
