@@ -15,6 +15,7 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from rbptrack.config.schema import ModelConfig
+from rbptrack.sources.pin import Pinned, pin_tokenizer
 
 TEXT = "".join(Path(str(module.__file__)).read_text() for module in (json, json.decoder, json.encoder))
 """Python code of the standard library. It contains no special tokens."""
@@ -239,6 +240,11 @@ def write_checkpoint(name: str, folder: Path, *, seed: int = 0, **shape: Any) ->
 def model_config(folder: Path, **changes: Any) -> ModelConfig:
     """Return the configuration of the model toy-1k in a folder. `changes` are further options of the model."""
     return ModelConfig(family="toy", size="1k", path=str(folder), **changes)
+
+
+def pinned_tokenizer(folder: Path) -> Pinned:
+    """Pin the tokenizer in a folder, which needs no model."""
+    return pin_tokenizer(model_config(folder, tokenizer=str(folder)), Pinned("", None, ""))
 
 
 def edit_json(path: Path, **values: object) -> None:

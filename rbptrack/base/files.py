@@ -8,6 +8,7 @@ FINISHED, counts a block as measured, or removes the original of a copy.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 import tempfile
@@ -85,11 +86,23 @@ def write_whole(path: Path, content: str | bytes) -> None:
         temporary.write_bytes(data)
 
 
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a regular file for reading. Opening a FIFO would wait for a writer for ever.
+
+    Raises BadInput if the path is not a regular file, and OSError if it cannot be opened.
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise BadInput(f"{path} is {describe_kind(path)}, not a file")
+    return file
+
+
 def sha256(path: Path) -> str:
-    """Return the SHA-256 (hex) of a file's content."""
+    """Return the SHA-256 (hex) of a file's content. Raises BadInput if the path is not a regular file."""
     import hashlib  # it loads OpenSSL, which would delay --help
 
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -25,7 +25,9 @@ from rbptrack.config.schema import DatasetConfig, Sampling
 from rbptrack.corpus import rows
 from rbptrack.sources import hub
 from rbptrack.sources.cache import cached_table, writable_folder
+from rbptrack.sources.dataset_files import check_listed, split_names
 from rbptrack.sources.fingerprint import fingerprint
+from rbptrack.sources.manifest import reading
 from rbptrack.sources.pin import Pinned, check_file_is_whole, has_known_ending, needed_files
 
 _SHUFFLE_BUFFER = 10_000  # documents; not configurable, because it decides which documents a seed selects
@@ -96,11 +98,13 @@ def load_documents(config: DatasetConfig, pinned: Pinned) -> list[Document]:
     The documents of a Hub dataset are cached. The next call with these settings reads the cache.
 
     Raises:
-        BadInput: the dataset cannot be read, does not have the split or field, or holds no text.
+        BadInput: the dataset cannot be read, has changed since it was hashed, does not have the split or field, or
+            holds no text.
 
     """
     if pinned.revision is None:
-        return _read_uncached(config, pinned)
+        with reading(pinned.files):
+            return _read_uncached(config, pinned)
     key = {**selection_identity(config, pinned), "group": config.group}
     table = cached_table(
         f"documents/{fingerprint(key)}", _CACHE_SCHEMA, lambda: _document_table(_read_uncached(config, pinned))
@@ -129,7 +133,7 @@ def find_only_split(config: DatasetConfig, pinned: Pinned) -> str:
     """
     import datasets
 
-    if pinned.files:
+    if not pinned.location:
         return "train"  # the name that `datasets` gives to local files
 
     def read_names() -> list[str]:
@@ -138,7 +142,8 @@ def find_only_split(config: DatasetConfig, pinned: Pinned) -> str:
         )
         return list(map(str, names))
 
-    splits = _call_reader(config, pinned, read_names)
+    with reading(pinned.files):
+        splits = _call_reader(config, pinned, read_names)
     if len(splits) != 1:
         raise BadInput(f"dataset {config.name} has several splits: give dataset.split=... Splits: {', '.join(splits)}")
     return splits[0]
@@ -175,7 +180,7 @@ def _call_reader(config: DatasetConfig, pinned: Pinned, read: Callable[[], T]) -
     except RbptrackError:
         raise
     except Exception as error:  # `datasets` and its dependencies raise many types for damaged files
-        source = pinned.location or ", ".join(map(str, pinned.files[:3]))
+        source = pinned.location or ", ".join(str(file.path) for file in pinned.files[:3])
         reason = _reading_fault(error)
         raise BadInput(f"dataset {config.name} cannot be read from {source}: {reason}") from error
 
@@ -221,10 +226,10 @@ def _read_selected_rows(config: DatasetConfig, pinned: Pinned) -> Iterable[Row]:
     import datasets
 
     draws_from_all_rows = config.sampling is Sampling.shuffle and bool(config.documents) and not config.head
-    if pinned.files:
-        for path in pinned.files:
-            check_file_is_whole(path)
-        return _rows_of_files([str(path) for path in pinned.files], {}, config, pinned, draw=draws_from_all_rows)
+    if not pinned.location:
+        for file in pinned.files:
+            check_file_is_whole(file.path)
+        return _rows_of_files([str(file.path) for file in pinned.files], {}, config, pinned, draw=draws_from_all_rows)
     location, revision = _reachable_location(config, pinned)
     arguments = {
         "path": location,
@@ -234,6 +239,10 @@ def _read_selected_rows(config: DatasetConfig, pinned: Pinned) -> Iterable[Row]:
         "cache_dir": str(writable_folder(Path(datasets.config.HF_DATASETS_CACHE))),
     }
     builder = datasets.load_dataset_builder(**arguments)
+    if revision is None:  # of a repository online, `datasets` checks that the files are its own
+        names = split_names(builder, config.split, location)
+        if pinned.revision is None:
+            check_listed(names, [file.name for file in pinned.files], location)
     files, csv_options = _readable_files(builder, config.split)
     if files:
         return _rows_of_files(files, csv_options, config, pinned, draw=draws_from_all_rows)

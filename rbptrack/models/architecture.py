@@ -19,6 +19,7 @@ from rbptrack.models.checkpoint import describe_unreadable_file
 from rbptrack.models.gguf_file import gguf_config, gguf_path, read_gguf
 from rbptrack.models.quantised import check_quantisation, silence_torchao
 from rbptrack.sources import hub
+from rbptrack.sources.manifest import linked_folder, reading
 from rbptrack.sources.pin import Pinned
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def load_config(pinned: Pinned) -> Any:
     from transformers import AutoConfig
 
     if pinned.gguf:
-        config = gguf_config(read_gguf(gguf_path(pinned)))
+        with reading(pinned.files):
+            config = gguf_config(read_gguf(gguf_path(pinned)))
     else:
         config = load_part("config", pinned, AutoConfig.from_pretrained)
     check_quantisation(pinned.location, config)
@@ -113,7 +115,10 @@ def failure_reason(error: BaseException, pinned: Pinned) -> str:
     unreadable_file = describe_unreadable_file(pinned)
     if unreadable_file:
         return unreadable_file
-    message = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
+    message = " ".join(str(error).split())
+    if pinned.files:
+        message = message.replace(str(linked_folder(pinned.files)), pinned.location)
+    message = message[:_MAX_REASON_LENGTH]
     if isinstance(error, KeyError):
         return f"{message} is missing in its files, or transformers does not know it"
     if type(error) is Exception or is_panic(error):  # the Rust library `tokenizers` raises a plain Exception
@@ -127,7 +132,8 @@ def call_from_pretrained(pinned: Pinned, load: Callable[..., Any], **options: An
     """Call `load`, one of transformers' `from_pretrained` functions, for a pinned model or tokenizer.
 
     Raises:
-        BadInput: the Hub refuses access, or the files are not cached while the Hub cannot be reached.
+        BadInput: local files have changed since they were hashed, the Hub refuses access, or the files are not cached
+            while the Hub cannot be reached.
         RbptrackError: the Hub is busy, or the connection to it broke.
 
     """
@@ -136,7 +142,8 @@ def call_from_pretrained(pinned: Pinned, load: Callable[..., Any], **options: An
     if pinned.gguf:
         options["gguf_file"] = pinned.gguf
     if pinned.revision is None:
-        return load(pinned.location, **options)
+        with reading(pinned.files):
+            return load(str(linked_folder(pinned.files)), **options)
     options["revision"] = pinned.revision
     return hub.call_hub("model", pinned.location, pinned.requested, lambda: load(pinned.location, **options))
 

@@ -4,65 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rbptrack.base.errors import BadInput, first_line, shortened_list
-from rbptrack.config.paths import user_path
-from rbptrack.config.schema import ModelConfig
 from rbptrack.models.quantised import describe_quantisation
+from rbptrack.sources.model_files import INDEX, unread_weights
 from rbptrack.sources.pin import Pinned
 
-_INDEX = "model.safetensors.index.json"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-_JSON_FILES = ("config.json", "generation_config.json", _INDEX, *_TOKENIZER_FILES)
+_JSON_FILES = ("config.json", "generation_config.json", INDEX, *_TOKENIZER_FILES)
 """Files of a model folder that must hold a JSON object."""
 
-_PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth")
 # Masks and position numbers. Older versions of transformers stored them with the weights, newer ones compute them.
 _NOT_A_WEIGHT = re.compile(r"(^|\.)(inv_freq|masked_bias|causal_mask|position_ids|(attn|attention)\.bias)$")
 _FLOAT_TYPES = ("F64", "F32", "F16", "BF16")  # names in safetensors of the types in which weights may be stored
 _MAX_TENSORS = 5  # the largest number of tensors that an error names
-
-
-def check_folder(config: ModelConfig) -> None:
-    """Check that a local model folder has a config, weights (safetensors, or pickles if allowed) and a tokenizer.
-
-    Raises BadInput if one of them is missing, or a file is a folder or a broken link.
-    """
-    if not config.path or config.gguf:  # a GGUF file holds config, weights and tokenizer
-        return
-    folder = user_path(config.path)
-    for name in (*_JSON_FILES, "model.safetensors", "tokenizer.model"):
-        path = folder / name
-        if path.is_symlink() and not path.exists():
-            raise BadInput(f"{path} is a broken link, so the model cannot be loaded")
-        if path.exists() and not path.is_file():
-            raise BadInput(f"{path} is not a file, so the model cannot be loaded")
-    needed = {"config": ["config.json"], "weights": ["model.safetensors", _INDEX]}
-    if config.pickles:
-        needed["weights"] += _PICKLES
-    if not config.tokenizer:
-        needed["tokenizer"] = ["tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"]
-    for part, patterns in needed.items():
-        if _has_file(folder, patterns):
-            continue
-        if part == "weights" and _has_file(folder, _PICKLES):
-            raise BadInput(only_pickles_message(f"model.path={folder}"))
-        raise BadInput(f"model.path={folder} has no {part}: expected {' or '.join(patterns)}")
-
-
-def _has_file(folder: Path, patterns: Sequence[str]) -> bool:
-    return any(path.is_file() for pattern in patterns for path in folder.glob(pattern))
-
-
-def only_pickles_message(name: str) -> str:
-    """Return the error message for a model with pickled weights only, if the user did not allow pickles."""
-    return (
-        f"{name} has only pickled weights and no safetensors. Pickles can hold code. model.pickles=true reads them "
-        "with torch's weights-only loader"
-    )
+_MAX_FILES = 5  # the largest number of files that a note names
 
 
 def describe_unreadable_file(pinned: Pinned) -> str:
@@ -138,8 +97,11 @@ def model_notes(pinned: Pinned, module: Any) -> tuple[str, ...]:
         notes.append(f"its weights are read from {pinned.gguf} and dequantised")
     elif quantisation:
         notes.append(f"its weights are quantised ({quantisation})")
-    if local_file(pinned, "adapter_config.json") is not None:
-        notes.append("its folder also holds an adapter (adapter_config.json): the model is measured without it")
+    if pinned.revision is None and not pinned.gguf:
+        unread = unread_weights(Path(pinned.location), [file.name for file in pinned.files])
+        if unread:
+            files = shortened_list(unread, limit=_MAX_FILES)
+            notes.append(f"its folder also holds weights that are not read: {files}")
     if getattr(module.config, "auto_map", None):
         model_type = module.config.model_type
         notes.append(
@@ -149,12 +111,11 @@ def model_notes(pinned: Pinned, module: Any) -> tuple[str, ...]:
 
 
 def local_file(pinned: Pinned, name: str) -> Path | None:
-    """Return the path of a file of a pinned model on this machine. Return None if the file is not on this machine."""
+    """Return the path of a file of a pinned model on this machine, or None if the model does not have the file here."""
     from huggingface_hub import try_to_load_from_cache
 
     if pinned.revision is None:
-        path = Path(pinned.location) / name
-        return path if path.is_file() else None
+        return pinned.path(name)
     cached_file = try_to_load_from_cache(pinned.location, name, revision=pinned.revision)
     return Path(cached_file) if isinstance(cached_file, str) else None
 
@@ -163,7 +124,7 @@ def _stored_types(pinned: Pinned) -> Iterator[tuple[str, str]]:
     """Yield the name and the type (such as `F32`, `I64`, `BOOL`) of each tensor in a model's safetensors files."""
     from safetensors import safe_open
 
-    index = local_file(pinned, _INDEX)
+    index = local_file(pinned, INDEX)
     files = {"model.safetensors"} if index is None else set(json.loads(index.read_text("utf-8"))["weight_map"].values())
     for file in sorted(files):
         path = local_file(pinned, file)

@@ -19,10 +19,12 @@ from rbptrack.models.architecture import (
     model_class,
 )
 from rbptrack.models.causal import CausalModel, split_model
-from rbptrack.models.checkpoint import check_loaded, check_stored_types, model_notes, only_pickles_message
+from rbptrack.models.checkpoint import check_loaded, check_stored_types, model_notes
 from rbptrack.models.device import is_out_of_memory, placement, set_precision, torch_device
 from rbptrack.models.gguf_file import check_gguf_size, check_gguf_tensors, gguf_path, gguf_type, read_gguf
 from rbptrack.models.quantised import convert_quantised, quantisation_method
+from rbptrack.sources.manifest import reading
+from rbptrack.sources.model_files import only_pickles_message
 from rbptrack.sources.pin import Pinned
 
 
@@ -41,19 +43,33 @@ def load_model(
         excluded_ids: ids of rows among these that are not ranked.
 
     Raises:
-        BadInput: the weights cannot be loaded or are incomplete, or the model's ranks would be wrong.
+        BadInput: the weights cannot be loaded, are incomplete or have changed since they were hashed, or the model's
+            ranks would be wrong.
 
     """
     device, spread_options = placement(config)
     set_precision(config.tf32)
-    module = _load_module(config, pinned, **spread_options)
-    if not spread_options and (pinned.gguf or not quantisation_method(module.config)):
-        module.to(device)
+    with reading(pinned.files):
+        module = _load_module(config, pinned, **spread_options)
+        if not spread_options:
+            if pinned.gguf or not quantisation_method(module.config):
+                module.to(device)
+            _copy_to_memory(module)
     model = split_model(module, config.name, num_candidates=num_candidates)
     head = model.head.exclude(excluded_ids) if excluded_ids else model.head
     quantisation = gguf_type(read_gguf(gguf_path(pinned))) if pinned.gguf else model.quantisation
     notes = (*model.notes, *model_notes(pinned, module))
     return replace(model, head=head, quantisation=quantisation, notes=notes)
+
+
+def _copy_to_memory(module: Any) -> None:
+    """Copy weights that are mapped from their file to memory, so that a change of the file does not change them.
+
+    Weights on a GPU are copies already. Quantised weights are not plain tensors, and stay as they are.
+    """
+    for tensor in (*module.parameters(), *module.buffers()):
+        if tensor.device.type == "cpu" and type(tensor) in (torch.Tensor, torch.nn.Parameter):
+            tensor.data = tensor.data.clone()
 
 
 def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,9 +14,10 @@ from rbptrack.base.files import check_regular_file
 from rbptrack.config.paths import user_path
 from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import DatasetConfig, ModelConfig
-from rbptrack.sources import hub
-from rbptrack.sources.fingerprint import files_hash, folder_hash, visible_files
+from rbptrack.sources import dataset_files, hub
 from rbptrack.sources.hub import Kind
+from rbptrack.sources.manifest import ManifestFile, content_hash, pin_file
+from rbptrack.sources.model_files import model_file_names, tokenizer_file_names
 
 _COMPRESSIBLE = {".txt": "text", ".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv"}
 _FORMAT_BY_ENDING = {".parquet": "parquet"} | {
@@ -34,7 +35,7 @@ class Pinned:
         location: the Hub id or folder to load from; empty for single files.
         revision: the Hub commit to load; None for local files.
         identity: `id@commit`, or a hash of the files. It identifies the content on every machine.
-        files: the local data files, in natural order; empty for a repository or folder.
+        files: the local files that are read, in order; empty for a repository.
         requested: the revision as the user wrote it, such as `main`, for messages; empty for local files.
         gguf: the name of the GGUF file to load; empty for other models.
 
@@ -43,23 +44,30 @@ class Pinned:
     location: str
     revision: str | None
     identity: str
-    files: tuple[Path, ...] = ()
+    files: tuple[ManifestFile, ...] = ()
     requested: str = ""
     gguf: str = ""
+
+    def path(self, name: str) -> Path | None:
+        """Return the path of a local file by its name, or None if the file is not among those that are read."""
+        return next((file.path for file in self.files if file.name == name), None)
 
 
 def pin_model(config: ModelConfig) -> Pinned:
     """Pin the weights of a model: its repository, its folder, or one GGUF file.
 
-    Raises BadInput if the folder or file does not exist, or if the Hub does not know the repository or revision.
+    Raises BadInput if the folder or one of its files does not exist, or if the Hub does not know the repository or
+    revision.
     """
     if not config.gguf:
-        if config.path:
-            return _pin_folder("model", config.path)
-        return _pin_repository("model", config.repo, config.revision)
+        if not config.path:
+            return _pin_repository("model", config.repo, config.revision)
+        folder = _existing_folder("model", config.path)
+        names = model_file_names(folder, pickles=config.pickles, own_tokenizer=not config.tokenizer)
+        return _pin_folder(folder, names, "model.path")
     if config.path:
-        file = check_regular_file(user_path(config.path).absolute() / config.gguf, "model.gguf")
-        return Pinned(str(file.parent), None, f"sha256:{files_hash([file])}", gguf=file.name)
+        path = user_path(config.path).absolute() / config.gguf
+        return replace(_pin_folder(path.parent, [path.name], "model.gguf"), gguf=path.name)
     pinned = _pin_repository("model", config.repo, config.revision, (config.gguf, "*.json"))
     return replace(pinned, identity=f"{pinned.identity}/{config.gguf}", gguf=config.gguf)
 
@@ -67,12 +75,13 @@ def pin_model(config: ModelConfig) -> Pinned:
 def pin_tokenizer(config: ModelConfig, model: Pinned) -> Pinned:
     """Pin the tokenizer of a model: the repository or folder that `model.tokenizer` names, or else the model itself.
 
-    Raises BadInput if the Hub does not know the repository that `model.tokenizer` names.
+    Raises BadInput if the folder holds no tokenizer, or the Hub does not know the repository.
     """
     if not config.tokenizer:
         return model
-    if user_path(config.tokenizer).is_dir():
-        return _pin_folder("model", config.tokenizer)
+    folder = user_path(config.tokenizer).absolute()
+    if folder.is_dir():
+        return _pin_folder(folder, tokenizer_file_names(folder), "model.tokenizer")
     return _pin_repository("model", config.tokenizer, "main")
 
 
@@ -84,18 +93,17 @@ def pin_dataset(config: DatasetConfig) -> Pinned:
 
     Raises BadInput if a folder or file does not exist or cannot be read, or if the Hub does not know the repository.
     """
-    if config.files and not config.repo:
+    if config.repo:
+        return _pin_repository("dataset", config.repo, config.revision, needed_files(config))
+    if config.files:
         return _pin_files(_matching_files(config.files))
-    if config.path and not config.repo:
-        folder = _existing_folder("dataset", config.path)
-        files = visible_files(folder)
-        data_files = [path for path in files if has_known_ending(path)]
-        only_texts = bool(data_files) and all(file_format(path) == "text" for path in data_files)
-        if only_texts and folder / "README.md" not in files:
-            return _pin_files(sorted(data_files, key=lambda path: natural_key(str(path))))
-    if config.path:
-        return _pin_folder("dataset", config.path)
-    return _pin_repository("dataset", config.repo, config.revision, needed_files(config))
+    folder = _existing_folder("dataset", config.path)
+    names = dataset_files.visible_names(folder)
+    data_files = [name for name in names if has_known_ending(name)]
+    only_texts = bool(data_files) and all(file_format(name) == "text" for name in data_files)
+    if only_texts and dataset_files.README not in names:
+        return _pin_files([folder / name for name in sorted(data_files, key=natural_key)])
+    return _pin_folder(folder, dataset_files.read_names(folder, config.config), "dataset.path")
 
 
 def needed_files(config: DatasetConfig) -> tuple[str, ...]:
@@ -109,9 +117,9 @@ def needed_files(config: DatasetConfig) -> tuple[str, ...]:
     return ("README.md", f"{config.config}/*") if config.config else ()
 
 
-def _pin_folder(kind: Kind, path: str) -> Pinned:
-    folder = _existing_folder(kind, path)
-    return Pinned(str(folder), None, f"sha256:{folder_hash(folder)}")
+def _pin_folder(folder: Path, names: Iterable[str], option: str) -> Pinned:
+    files = tuple(pin_file(folder / name, option, name) for name in names)
+    return Pinned(str(folder), None, content_hash(files), files)
 
 
 def _pin_repository(kind: Kind, repo: str, revision: str, patterns: tuple[str, ...] = ()) -> Pinned:
@@ -126,8 +134,9 @@ def _existing_folder(kind: Kind, path: str) -> Path:
     return folder
 
 
-def _pin_files(files: Sequence[Path]) -> Pinned:
-    return Pinned("", None, f"sha256:{files_hash(files)}", tuple(files))
+def _pin_files(paths: Sequence[Path]) -> Pinned:
+    files = tuple(pin_file(path, "dataset.files") for path in paths)
+    return Pinned("", None, content_hash(files), files)
 
 
 def _matching_files(patterns: Sequence[str]) -> list[Path]:

@@ -30,9 +30,9 @@ from rbptrack.config.paths import mlruns_folder
 from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import print_text
 from rbptrack.console.progress import spinner
-from rbptrack.sweep.cells import Cell, check_unchanged, read_job, write_job
+from rbptrack.sweep.cells import Cell, read_job, write_job
 from rbptrack.sweep.cost import GPU_SPEED, Planner
-from rbptrack.sweep.measuring import Failed, Found, Outcome, deliver_finished, failure_file, measure_cell, write_failure
+from rbptrack.sweep.measuring import Failed, Found, Outcome, deliver_finished, failure_file, measure_cell
 from rbptrack.tracking import Store
 
 JOB_SECONDS = 300.0
@@ -217,13 +217,7 @@ def run_job(path: Path) -> int:
     outcomes: list[Outcome] = []
     for cell in read_job(path):
         store = Store(cell.config.tracking.uri, cell.config.tracking.experiment)
-        try:
-            check_unchanged(cell)
-        except RbptrackError as error:
-            outcome: Outcome = Failed.from_error(cell.title, error)
-            write_failure(cell, str(error))
-        else:
-            outcome = measure_cell(cell, store, loader=loader, deliver=False)
+        outcome = measure_cell(cell, store, loader=loader, deliver=False)
         print_text(outcome.line())
         outcomes.append(outcome)
     return int(any(isinstance(outcome, Failed) for outcome in outcomes))

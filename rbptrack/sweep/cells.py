@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from rbptrack.base.errors import BadInput
-from rbptrack.base.files import sha256, write_whole
+from rbptrack.base.files import write_whole
 from rbptrack.config.check import MIN_SEQ_LEN
 from rbptrack.config.paths import cells_folder, user_path
 from rbptrack.config.schema import CellConfig, Config, DatasetConfig, ModelConfig, SequenceRule
@@ -21,6 +21,7 @@ from rbptrack.corpus.documents import find_only_split, selection_identity
 from rbptrack.sources.cache import cached_line
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.sources.hub import MissingRepository, NotCached
+from rbptrack.sources.manifest import ManifestFile, pin_file, reading
 from rbptrack.sources.pin import Pinned, pin_dataset, pin_model, pin_tokenizer
 from rbptrack.tracking.facts import measurement_title
 
@@ -39,6 +40,7 @@ class Cell:
         texts: the pinned dataset.
         reference: the pinned reference model; None without a reference.
         reference_tokenizer: the pinned tokenizer of the reference; None without a reference.
+        template: the file of `model.chat_template`; None if documents are not rendered, or with the tokenizer's own.
         identity: everything that determines the numbers of the measurement.
         notes: remarks for the user, for example that sequences were shortened.
 
@@ -50,6 +52,7 @@ class Cell:
     texts: Pinned
     reference: Pinned | None
     reference_tokenizer: Pinned | None
+    template: ManifestFile | None
     identity: dict[str, Any]
     notes: tuple[str, ...] = ()
 
@@ -67,6 +70,13 @@ class Cell:
     def folder(self) -> Path:
         """The folder that holds the measurement until the store has it."""
         return cells_folder() / self.fingerprint
+
+    @property
+    def files(self) -> tuple[ManifestFile, ...]:
+        """All local files that are read to measure the cell."""
+        parts = (self.weights, self.tokenizer, self.texts, self.reference, self.reference_tokenizer)
+        files = [file for part in parts if part is not None for file in part.files]
+        return tuple(dict.fromkeys([*files, self.template] if self.template else files))
 
 
 _CELLS = TypeAdapter(list[Cell])
@@ -100,15 +110,17 @@ class Resolver:
             config = replace(config, reference=replace(config.reference, device=config.model.device))
         config, notes = self._shorten_sequences(config, weights, reference)
         tokenizer = self._pin_tokenizer(config.model, weights)
+        template = self._pin_template(config)
         identity = cell_identity(
             config,
             weights=weights.identity,
             tokenizer=tokenizer.identity,
-            tokenizer_rules=self._tokenizer_rules(config.model, tokenizer),
+            tokenizer_rules=self._tokenizer_rules(tokenizer),
             texts=selection_identity(config.dataset, texts),
+            chat_template=template.sha256 if template else "",
             reference=reference.identity if reference else "",
         )
-        return Cell(config, weights, tokenizer, texts, reference, reference_tokenizer, identity, notes)
+        return Cell(config, weights, tokenizer, texts, reference, reference_tokenizer, template, identity, notes)
 
     def _look_up_once(self, key: tuple[str, ...], look_up: Callable[[], _T]) -> _T:
         if key not in self._results:
@@ -128,17 +140,23 @@ class Resolver:
             raise NotCached(list(dict.fromkeys(missing)))
 
     def _pin_texts(self, dataset: DatasetConfig) -> Pinned:
-        key = ("dataset", dataset.repo, dataset.path, dataset.revision, *dataset.files)
+        key = ("dataset", dataset.repo, dataset.path, dataset.revision, dataset.config, *dataset.files)
         return self._look_up_once(key, lambda: pin_dataset(dataset))
 
     def _pin_weights(self, model: ModelConfig) -> Pinned:
-        key = ("model", model.repo, model.path, model.gguf, model.revision)
+        key = ("model", model.repo, model.path, model.gguf, model.revision, str(model.pickles), model.tokenizer)
         return self._look_up_once(key, lambda: pin_model(model))
 
     def _pin_tokenizer(self, model: ModelConfig, weights: Pinned) -> Pinned:
         if not model.tokenizer:
             return weights
         return self._look_up_once(("tokenizer", model.tokenizer), lambda: pin_tokenizer(model, weights))
+
+    def _pin_template(self, config: Config) -> ManifestFile | None:
+        name = config.model.chat_template
+        if not config.dataset.chat or not name:
+            return None
+        return self._look_up_once(("template", name), lambda: pin_file(user_path(name), "model.chat_template"))
 
     def _shorten_sequences(
         self, config: Config, weights: Pinned, reference: Pinned | None
@@ -155,7 +173,7 @@ class Resolver:
             models.append((config.reference, reference))
         max_lengths = {}
         for model, pinned in models:
-            if max_length := self._max_sequence_length(model, pinned):
+            if max_length := self._max_sequence_length(pinned):
                 max_lengths[model.name] = max_length
         name = min(max_lengths, key=max_lengths.__getitem__, default="")
         if not name or not MIN_SEQ_LEN <= max_lengths[name] < dataset.seq_len:
@@ -166,13 +184,13 @@ class Resolver:
         note = f"sequences have {length} tokens instead of {dataset.seq_len}, the most that {shorter_model} can read"
         return replace(config, dataset=replace(dataset, seq_len=length, context=context)), (note,)
 
-    def _max_sequence_length(self, model: ModelConfig, weights: Pinned) -> int:
+    def _max_sequence_length(self, weights: Pinned) -> int:
         key = ("maximum length", weights.identity)
-        return self._look_up_once(key, lambda: _read_max_sequence_length(model, weights))
+        return self._look_up_once(key, lambda: _read_max_sequence_length(weights))
 
-    def _tokenizer_rules(self, model: ModelConfig, tokenizer: Pinned) -> str:
+    def _tokenizer_rules(self, tokenizer: Pinned) -> str:
         key = ("tokenizer rules", tokenizer.identity)
-        return self._look_up_once(key, lambda: _read_tokenizer_rules(model, tokenizer))
+        return self._look_up_once(key, lambda: _read_tokenizer_rules(tokenizer))
 
     def _only_split(self, dataset: DatasetConfig, texts: Pinned) -> str:
         key = ("split", texts.identity, dataset.config, *dataset.files)
@@ -203,55 +221,32 @@ def read_job(path: Path) -> list[Cell]:
         raise BadInput(f"{path} is not a job file of rbptrack") from error
 
 
-def check_unchanged(cell: Cell) -> None:
-    """Check that local files have not changed since the cell was resolved. A job may wait for hours before it begins.
-
-    Raises BadInput if the files of a model, tokenizer or dataset have changed or do not exist any more.
-    """
-    config = cell.config
-    checks: list[tuple[str, Pinned, Callable[[], Pinned]]] = [  # name, what was pinned, function that pins it again
-        (config.model.name, cell.weights, lambda: pin_model(config.model)),
-        (config.dataset.name, cell.texts, lambda: pin_dataset(config.dataset)),
-    ]
-    if config.model.tokenizer:
-        checks.append((config.model.tokenizer, cell.tokenizer, lambda: pin_tokenizer(config.model, cell.weights)))
-    if config.reference is not None and cell.reference is not None:
-        reference = config.reference
-        checks.append((reference.name, cell.reference, lambda: pin_model(reference)))
-    for name, pinned, pin_again in checks:
-        if pinned.revision is None and pin_again().identity != pinned.identity:
-            raise BadInput(f"the files of {name} have changed since the sweep began. Start the sweep again")
-
-
 def resolve(config: Config) -> Cell:
     """Resolve one configuration to a cell. Raises BadInput if its model, tokenizer, dataset or reference is missing."""
     return Resolver().resolve(config)
 
 
-def _read_tokenizer_rules(model: ModelConfig, tokenizer: Pinned) -> str:
+def _read_tokenizer_rules(tokenizer: Pinned) -> str:
     """Return the hash of the rules by which a tokenizer splits texts.
 
     The hash is cached on disk, because loading a tokenizer takes seconds.
     """
 
     def compute_hash() -> str:
-        from rbptrack.models.checkpoint import check_folder
         from rbptrack.models.tokenizer import load_tokenizer, rules_hash
 
-        check_folder(model)
-        return rules_hash(load_tokenizer(tokenizer))
+        with reading(tokenizer.files):
+            return rules_hash(load_tokenizer(tokenizer))
 
     return cached_line(f"tokenizers/{cache_key(source=tokenizer.identity)}", compute_hash)
 
 
-def _read_max_sequence_length(model: ModelConfig, weights: Pinned) -> int:
+def _read_max_sequence_length(weights: Pinned) -> int:
     """Return the maximum length of a model's sequences in tokens, or 0 for no limit. The number is cached on disk."""
 
     def read_config() -> str:
         from rbptrack.models.architecture import load_config, max_sequence_length
-        from rbptrack.models.checkpoint import check_folder
 
-        check_folder(model)
         return str(max_sequence_length(load_config(weights)) or 0)
 
     return int(cached_line(f"lengths/{cache_key(source=weights.identity)}", read_config))
@@ -268,7 +263,14 @@ def _library_versions() -> list[str]:
 
 
 def cell_identity(
-    config: CellConfig, *, weights: str, tokenizer: str, tokenizer_rules: str, texts: object, reference: str = ""
+    config: CellConfig,
+    *,
+    weights: str,
+    tokenizer: str,
+    tokenizer_rules: str,
+    texts: object,
+    chat_template: str = "",
+    reference: str = "",
 ) -> dict[str, Any]:
     """Return the identity of a measurement: everything that determines its numbers.
 
@@ -281,6 +283,7 @@ def cell_identity(
         tokenizer: a commit or hash that identifies the files of the tokenizer.
         tokenizer_rules: the hash of the rules by which the tokenizer splits texts.
         texts: commits or hashes that identify the documents, and how they were selected.
+        chat_template: the hash of the file with the chat template; empty for the tokenizer's own, or without one.
         reference: a commit or hash that identifies the weights of the reference; empty without a reference.
 
     """
@@ -299,7 +302,7 @@ def cell_identity(
         "sequence": dataset.sequence.value,
         "seq_len": dataset.seq_len,
         "context": dataset.context if dataset.sequence is SequenceRule.slide else 0,
-        "chat": _chat_template_id(config),
+        "chat": _chat_template_id(config, chat_template),
         "candidates": config.candidates.value,
         "rank": config.rank.value,
         "scoring": SCORING_VERSION,
@@ -317,10 +320,8 @@ def _precision(model: ModelConfig) -> dict[str, str]:
     return {"dtype": model.dtype.value, "matmul": "tf32" if model.tf32 else "float32"}
 
 
-def _chat_template_id(config: CellConfig) -> str:
+def _chat_template_id(config: CellConfig, sha256: str) -> str:
     """Identify the chat template: empty without one, `own` for the tokenizer's, or the hash of the file."""
     if not config.dataset.chat:
         return ""
-    if not config.model.chat_template:
-        return "own"
-    return f"sha256:{sha256(user_path(config.model.chat_template))}"
+    return f"sha256:{sha256}" if sha256 else "own"

@@ -271,17 +271,15 @@ def _measure_speed(device: Any, dtype: str) -> Speed:
 
 def _size_of_local_texts(texts: Pinned) -> float:
     """Return the bytes of local texts. Return infinity if the texts are in a repository of the Hub."""
-    if texts.files:
-        return sum(path.stat().st_size for path in texts.files)
     if texts.revision is not None:
         return math.inf
-    return sum(path.stat().st_size for path in Path(texts.location).rglob("*") if path.is_file())
+    return sum(file.size for file in texts.files)
 
 
 def _read_documents_and_bytes(dataset: DatasetConfig, texts: Pinned) -> tuple[float, float]:
     """Return the number of documents of a split, and the mean bytes of a document. They are NaN if unknown."""
-    if texts.files:
-        documents = sum(_count_documents(path) for path in texts.files)
+    if not texts.location:
+        documents = sum(_count_documents(file.path) for file in texts.files)
         return documents, _size_of_local_texts(texts) / max(1, documents)
     if texts.revision is None or not hub.is_online():
         return math.nan, math.nan

@@ -22,12 +22,12 @@ from rbptrack.models.architecture import (
     load_config,
 )
 from rbptrack.models.causal import CausalModel, Reference
-from rbptrack.models.checkpoint import check_folder
 from rbptrack.models.gguf_file import gguf_path, read_gguf
 from rbptrack.models.gguf_tokenizer import check_gguf_tokens
 from rbptrack.models.loading import load_model
 from rbptrack.models.tokenizer import load_tokenizer, rules_hash
 from rbptrack.sources.cache import cached_line
+from rbptrack.sources.manifest import reading
 from rbptrack.sources.pin import Pinned
 from rbptrack.sweep.cells import Cell, cache_key
 
@@ -95,8 +95,8 @@ class Loader:
         """Check that a cell can be measured, without loading weights or texts. Returns the settings to load it.
 
         Raises:
-            BadInput: the folder of a model is incomplete, or the tokenizer, the length of sequences or the reference
-                does not fit the model.
+            BadInput: the tokenizer, the length of sequences or the reference does not fit the model, or a file has
+                changed since it was hashed.
 
         """
         if cell.fingerprint not in self._settings:
@@ -134,7 +134,8 @@ class Loader:
 
     def tokenizer(self, pinned: Pinned) -> PreTrainedTokenizerBase:
         if pinned.identity not in self._tokenizers:
-            self._tokenizers[pinned.identity] = load_tokenizer(pinned)
+            with reading(pinned.files):
+                self._tokenizers[pinned.identity] = load_tokenizer(pinned)
         return self._tokenizers[pinned.identity]
 
     def architecture(self, weights: Pinned) -> Any:
@@ -168,7 +169,6 @@ class Loader:
 
     def _check_cell(self, cell: Cell) -> LoadSettings:
         config = cell.config
-        check_folder(config.model)
         architecture = self.architecture(cell.weights)
         tokenizer = self.tokenizer(cell.tokenizer)
         if config.model.gguf and config.model.tokenizer:
@@ -177,7 +177,8 @@ class Loader:
         num_candidates, excluded_ids = choose_candidates(architecture, tokenizer, config.candidates)
         template = ""
         if config.dataset.chat:
-            template = find_chat_template(config.model.chat_template, tokenizer, config.model.name)
+            with reading([cell.template] if cell.template else []):
+                template = find_chat_template(config.model.chat_template, tokenizer, config.model.name)
         return self._check_reference(cell, LoadSettings(num_candidates, excluded_ids, template))
 
     def _check_reference(self, cell: Cell, settings: LoadSettings) -> LoadSettings:
@@ -185,7 +186,6 @@ class Loader:
         reference = cell.config.reference
         if reference is None or cell.reference is None or cell.reference_tokenizer is None:
             return settings
-        check_folder(reference)
         tokenizer = self.tokenizer(cell.tokenizer)
         reference_tokenizer = self.tokenizer(cell.reference_tokenizer)
         architecture = self.architecture(cell.reference)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ from rbptrack.config.schema import Config, Rank
 from rbptrack.console.output import print_text
 from rbptrack.console.progress import token_bar
 from rbptrack.ranks import rbp_ks, rbp_name
+from rbptrack.sources.manifest import check_unchanged
 from rbptrack.sweep.cells import Cell
 from rbptrack.tracking import Facts, Outbox, Record, Store, write_record
 from rbptrack.tracking.facts import measurement_title
@@ -252,13 +254,21 @@ def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
     loader = loader or Loader()
     model, corpus = loader.load(cell)
     facts = _collect_facts(cell, model, corpus, loader.check(cell).template)
+    check_unchanged(cell.files)
     cell.folder.mkdir(exist_ok=True)
     Outbox(store).write_address(cell.folder)
     tokenizer = loader.tokenizer(cell.tokenizer)
     transformers = engine.Transformers(model, corpus, cell.config.engine)
-    measure_loaded(
-        cell.folder, cell.config, transformers, corpus, tokenizer, lambda _: facts, began=began, notes=cell.notes
-    )
+
+    def finish(_: Measurement) -> Facts:
+        try:
+            check_unchanged(cell.files)
+        except BadInput:
+            shutil.rmtree(cell.folder)  # weights on disk may have been read again while the ranks were computed
+            raise
+        return facts
+
+    measure_loaded(cell.folder, cell.config, transformers, corpus, tokenizer, finish, began=began, notes=cell.notes)
 
 
 def measure_loaded(

@@ -176,7 +176,7 @@ def parquet_dataset(folder: Path, columns: dict[str, list[object]]) -> Pinned:
     """Write columns to the Parquet file of the split `test` in a new folder. Returns the pinned folder."""
     folder.mkdir()
     pq.write_table(pa.table(columns), folder / "test.parquet")
-    return Pinned(str(folder), None, "sha256:0")
+    return pin_dataset(replace(CONFIG, path=str(folder)))
 
 
 KEYS: list[object] = [f"k{i}" for i in range(50)]

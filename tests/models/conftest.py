@@ -62,7 +62,7 @@ def load() -> Load:
     """Load the model in a folder as the program does. Further arguments are values of its ModelConfig."""
 
     def load_folder(folder: Path, *, num_candidates: int | None = None, **changes: Any) -> CausalModel:
-        config = model_config(folder, **changes)
+        config = model_config(folder, **{"tokenizer": "ORG/NAME"} | changes)  # weights are loaded without a tokenizer
         return load_model(config, pin_model(config), num_candidates=num_candidates)
 
     return load_folder

@@ -12,6 +12,7 @@ import torch
 import transformers
 
 from rbptrack.models.architecture import count_parameters, load_config
+from rbptrack.sources.manifest import pin_file
 from rbptrack.sources.pin import Pinned
 from tests.models.conftest import Load
 from tests.tiny_models import write_checkpoint
@@ -55,7 +56,8 @@ def test_count_parameters_of_a_published_model_gives_its_published_numbers(name:
 
 def test_load_config_reads_the_shape_of_gpt2_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}))
-    assert count_parameters(load_config(Pinned(str(tmp_path), None, "x"))).non_embedding == 85_056_000
+    file = pin_file(tmp_path / "config.json", "model.path")
+    assert count_parameters(load_config(Pinned(str(tmp_path), None, "x", (file,)))).non_embedding == 85_056_000
 
 
 @pytest.mark.parametrize("name", ["pythia", "gpt2", "opt-350m", "mamba", "gemma2", "qwen3"])

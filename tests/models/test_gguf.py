@@ -13,8 +13,9 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from rbptrack.base.errors import BadInput
 from rbptrack.models.gguf_file import gguf_config, read_gguf
 from rbptrack.models.tokenizer import load_tokenizer
-from rbptrack.sources.pin import Pinned
+from rbptrack.sources.pin import Pinned, pin_model
 from tests.models.conftest import Load
+from tests.tiny_models import model_config
 
 files: Any = pytest.importorskip("tests.gguf_files", exc_type=ImportError)
 TOKENS = torch.randint(2, 400, (1, 120), generator=torch.Generator().manual_seed(1))
@@ -177,7 +178,7 @@ def test_load_model_refuses_keys_that_ask_for_more_than_the_file_holds(tmp_path:
 def write_tokenizer(folder: Path, **changes: Any) -> Pinned:
     """Write a GGUF file with a byte-level tokenizer and no weights."""
     files.write_keys(folder / "m.gguf", "llama", files.byte_level_keys(**changes), {})
-    return Pinned(str(folder), None, str(folder), gguf="m.gguf")
+    return pin_model(model_config(folder, gguf="m.gguf"))
 
 
 def published_rule(*, digits: bool = False, pattern: str = "", normal_form: bool = False, whole: bool = False) -> Any:

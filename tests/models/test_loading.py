@@ -25,11 +25,10 @@ from rbptrack.models.architecture import (
     load_config,
 )
 from rbptrack.models.causal import split_model
-from rbptrack.models.checkpoint import check_folder
 from rbptrack.models.tokenizer import load_tokenizer
-from rbptrack.sources.pin import Pinned, pin_model, pin_tokenizer
+from rbptrack.sources.pin import pin_model, pin_tokenizer
 from tests.models.conftest import Load, ModelOf
-from tests.tiny_models import HEAD_ROWS, edit_json, model_config, write_checkpoint
+from tests.tiny_models import HEAD_ROWS, edit_json, model_config, pinned_tokenizer, write_checkpoint
 
 TENSOR = "gpt_neox.layers.1.mlp.dense_h_to_4h.weight"
 
@@ -167,10 +166,10 @@ def pickled_params(folder: Path) -> int:
 
 
 @pytest.mark.usefixtures("pickled_params")
-def test_check_folder_refuses_pickles_unless_the_config_allows_them(folder: Path) -> None:
+def test_pin_model_refuses_pickles_unless_the_config_allows_them(folder: Path) -> None:
     with pytest.raises(BadInput, match=r"model\.pickles=true"):
-        check_folder(model_config(folder))
-    check_folder(model_config(folder, pickles=True))
+        pin_model(model_config(folder))
+    pin_model(model_config(folder, pickles=True))
 
 
 def test_load_model_refuses_pickles_unless_the_config_allows_them(
@@ -197,21 +196,21 @@ def test_load_model_does_not_run_code_in_a_pickle(folder: Path, load: Load, tmp_
 
 
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_check_folder_refuses_a_folder_without_config_weights_or_tokenizer(missing: str, folder: Path) -> None:
-    check_folder(model_config(folder))
+def test_pin_model_refuses_a_folder_without_config_weights_or_tokenizer(missing: str, folder: Path) -> None:
+    pin_model(model_config(folder))
     (folder / missing).unlink()
     with pytest.raises(BadInput, match="has no"):
-        check_folder(model_config(folder))
+        pin_model(model_config(folder))
 
 
-def test_check_folder_does_not_need_a_tokenizer_if_the_config_names_another(folder: Path) -> None:
+def test_pin_model_does_not_need_a_tokenizer_if_the_config_names_another(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
-    check_folder(model_config(folder, tokenizer="ORG/NAME"))
+    pin_model(model_config(folder, tokenizer="ORG/NAME"))
 
 
 @pytest.mark.parametrize("kind", ["folder", "broken link"])
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
-def test_check_folder_names_a_folder_or_broken_link_in_place_of_a_file(name: str, kind: str, folder: Path) -> None:
+def test_pin_model_names_a_folder_or_broken_link_in_place_of_a_file(name: str, kind: str, folder: Path) -> None:
     """transformers treats some of them as files that do not exist, and goes on without them."""
     path = folder / name
     path.unlink()
@@ -220,22 +219,21 @@ def test_check_folder_names_a_folder_or_broken_link_in_place_of_a_file(name: str
     else:
         path.symlink_to("/nowhere")
     with pytest.raises(BadInput, match=name):
-        check_folder(model_config(folder))
+        pin_model(model_config(folder))
 
 
-def test_check_folder_refuses_weights_with_another_file_name(folder: Path) -> None:
+def test_pin_model_refuses_weights_with_another_file_name(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "mine.safetensors")
     with pytest.raises(BadInput, match=r"model\.safetensors"):
-        check_folder(model_config(folder))
+        pin_model(model_config(folder))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"null", b"[1]", b"\xff\xfe", b"[" * 100_000, b'{"x":' + b"9" * 5000])
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
 def test_load_tokenizer_names_a_damaged_file(name: str, content: bytes, folder: Path) -> None:
     (folder / name).write_bytes(content)
-    pinned = pin_model(model_config(folder))
     with pytest.raises(BadInput, match=name) as caught:
-        load_tokenizer(pinned)
+        load_tokenizer(pin_model(model_config(folder)))
     assert "\n" not in str(caught.value)
 
 
@@ -246,8 +244,9 @@ def test_load_model_has_no_notes_for_a_plain_model(folder: Path, load: Load) -> 
 def test_load_model_notes_that_it_ignores_an_adapter_and_code_in_the_folder(folder: Path, load: Load) -> None:
     edit_json(folder / "config.json", auto_map={"AutoModelForCausalLM": "code.Model"})
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "elsewhere"}))
+    shutil.copy(folder / "model.safetensors", folder / "adapter_model.safetensors")
     adapter_note, code_note = load(folder).notes[:2]
-    assert "adapter_config.json" in adapter_note
+    assert "adapter_model.safetensors" in adapter_note
     assert "auto_map" in code_note
 
 
@@ -328,9 +327,9 @@ def tokenizer_folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("tokenizer_folder")
-def test_load_tokenizer_of_a_model_without_one_says_how_to_name_another(tmp_path: Path) -> None:
+def test_pin_model_without_a_tokenizer_says_how_to_name_another(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"model\.tokenizer=ORG/NAME"):
-        load_tokenizer(pin_model(model_config(tmp_path / "model")))
+        pin_model(model_config(tmp_path / "model"))
 
 
 def test_load_tokenizer_reads_the_tokenizer_that_the_config_names(tokenizer_folder: Path, tmp_path: Path) -> None:
@@ -347,12 +346,12 @@ def test_check_compatible_accepts_at_most_the_length_that_the_model_was_made_for
 
 
 def test_check_compatible_refuses_a_token_id_beyond_the_rows_of_the_head(folder: Path) -> None:
-    pinned = pin_model(model_config(folder))
     parts = json.loads((folder / "tokenizer.json").read_text())
     vocabulary = parts["model"]["vocab"]
     last = max(vocabulary, key=vocabulary.__getitem__)
     vocabulary[last] = HEAD_ROWS + 7
     (folder / "tokenizer.json").write_text(json.dumps(parts))
+    pinned = pin_model(model_config(folder))
     with pytest.raises(BadInput, match=f"the id {HEAD_ROWS + 7}"):
         check_compatible("toy", load_config(pinned), load_tokenizer(pinned), 48)
 
@@ -367,7 +366,7 @@ def test_check_compatible_refuses_a_tokenizer_with_many_more_tokens_than_rows(fo
 
 def test_check_same_tokenizer_accepts_one_tokenizer_twice(tmp_path: Path) -> None:
     write_checkpoint("llama3", tmp_path)
-    tokenizer = load_tokenizer(Pinned(str(tmp_path), None, "x"))
+    tokenizer = load_tokenizer(pinned_tokenizer(tmp_path))
     check_same_tokenizer("toy", tokenizer, tokenizer)
 
 
@@ -375,17 +374,17 @@ def test_check_same_tokenizer_refuses_another_vocabulary(tmp_path: Path) -> None
     tokenizers = []
     for name in ("llama3", "gpt2"):
         write_checkpoint(name, tmp_path / name)
-        tokenizers.append(load_tokenizer(Pinned(str(tmp_path / name), None, "x")))
+        tokenizers.append(load_tokenizer(pinned_tokenizer(tmp_path / name)))
     with pytest.raises(BadInput, match="vocabulary"):
         check_same_tokenizer("toy", *tokenizers)
 
 
 def test_check_same_tokenizer_refuses_another_normalizer(tmp_path: Path) -> None:
     write_checkpoint("llama3", tmp_path)
-    tokenizer = load_tokenizer(Pinned(str(tmp_path), None, "x"))
+    tokenizer = load_tokenizer(pinned_tokenizer(tmp_path))
     edit_json(tmp_path / "tokenizer.json", normalizer={"type": "Lowercase"})
     with pytest.raises(BadInput, match="normalizer"):
-        check_same_tokenizer("toy", tokenizer, load_tokenizer(Pinned(str(tmp_path), None, "x")))
+        check_same_tokenizer("toy", tokenizer, load_tokenizer(pinned_tokenizer(tmp_path)))
 
 
 def test_choose_candidates_returns_all_rows_or_those_up_to_the_largest_id(tmp_path: Path) -> None:

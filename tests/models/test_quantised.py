@@ -23,7 +23,7 @@ from rbptrack.models.tokenizer import load_tokenizer
 from rbptrack.sources.pin import Pinned, pin_model
 from tests.definition import scores_by_definition
 from tests.models.conftest import Load
-from tests.tiny_models import HEAD_ROWS, edit_json, model_config, write_checkpoint, write_gguf
+from tests.tiny_models import HEAD_ROWS, edit_json, model_config, pinned_tokenizer, write_checkpoint, write_gguf
 
 needs_torchao = pytest.mark.skipif(importlib.util.find_spec("torchao") is None, reason="torchao is not installed")
 needs_gguf = pytest.mark.skipif(importlib.util.find_spec("gguf") is None, reason="gguf is not installed")
@@ -189,15 +189,13 @@ def test_check_gguf_tokens_accepts_the_tokenizer_of_the_file_and_of_its_model(
     pinned_gguf: Pinned, tmp_path: Path
 ) -> None:
     check_gguf_tokens("toy", read_gguf(gguf_path(pinned_gguf)), load_tokenizer(pinned_gguf))
-    check_gguf_tokens(
-        "toy", read_gguf(gguf_path(pinned_gguf)), load_tokenizer(Pinned(str(tmp_path / "plain"), None, "x"))
-    )
+    check_gguf_tokens("toy", read_gguf(gguf_path(pinned_gguf)), load_tokenizer(pinned_tokenizer(tmp_path / "plain")))
 
 
 @needs_gguf
 def test_check_gguf_tokens_refuses_a_smaller_tokenizer_of_another_model(pinned_gguf: Pinned, tmp_path: Path) -> None:
     """All its ids are rows of the head, so only the texts of the tokens show that it is wrong."""
     write_checkpoint("llama2", tmp_path / "other")
-    other = load_tokenizer(Pinned(str(tmp_path / "other"), None, "x"))
+    other = load_tokenizer(pinned_tokenizer(tmp_path / "other"))
     with pytest.raises(BadInput, match="another model"):
         check_gguf_tokens("toy", read_gguf(gguf_path(pinned_gguf)), other)

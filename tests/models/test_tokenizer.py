@@ -18,9 +18,9 @@ from tokenizers import Tokenizer
 from rbptrack.api import measure
 from rbptrack.base.errors import BadInput
 from rbptrack.models.tokenizer import load_tokenizer, rules_hash
-from rbptrack.sources.pin import Pinned
+from rbptrack.sources.pin import pin_model
 from tests.models.conftest import ModelOf
-from tests.tiny_models import byte_level, sentence_piece, write_gguf
+from tests.tiny_models import byte_level, model_config, pinned_tokenizer, sentence_piece, write_gguf
 
 END = "<|endoftext|>"
 
@@ -191,7 +191,7 @@ def write_tokenizer(
 
 def load_folder(folder: Path) -> Any:
     """Load the tokenizer in a folder with `load_tokenizer`, as a measurement does."""
-    return load_tokenizer(Pinned(str(folder), None, "x"))
+    return load_tokenizer(pinned_tokenizer(folder))
 
 
 def ids(tokenizer: Any, text: str, **options: Any) -> list[int]:
@@ -423,12 +423,12 @@ def test_measure_refuses_what_is_not_a_usable_tokenizer(kind: str, tmp_path: Pat
 def test_load_tokenizer_refuses_a_gguf_file_with_an_unknown_rule_for_splitting(tmp_path: Path) -> None:
     gguf = pytest.importorskip("gguf")
     write_gguf(tmp_path, "model.gguf")
-    pinned = Pinned(str(tmp_path), None, "x", gguf="model.gguf")
-    assert ids(load_tokenizer(pinned), "a")
+    config = model_config(tmp_path, gguf="model.gguf")
+    assert ids(load_tokenizer(pin_model(config)), "a")
     file = tmp_path / "model.gguf"
     field = gguf.GGUFReader(file).fields["tokenizer.ggml.pre"]
     assert field.contents() == "qwen2"
     content = file.read_bytes()
     file.write_bytes(content.replace(b"\x05\0\0\0\0\0\0\0qwen2", b"\x05\0\0\0\0\0\0\0qwenX"))
     with pytest.raises(BadInput, match="qwenX"):
-        load_tokenizer(pinned)
+        load_tokenizer(pin_model(config))

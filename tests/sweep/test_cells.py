@@ -14,7 +14,7 @@ from rbptrack.config.paths import embedded
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import Pinned
 from rbptrack.sweep import Resolver, resolve
-from rbptrack.sweep.cells import Cell, check_unchanged, read_job, write_job
+from rbptrack.sweep.cells import Cell, read_job, write_job
 from tests.sweep.conftest import SMALL, Configs
 from tests.tiny_models import edit_json
 
@@ -211,22 +211,17 @@ def test_read_job_returns_the_cells_of_write_job_with_their_pins(
     assert cells[0].weights == Pinned("org/tiny", "a" * 40, f"org/tiny@{'a' * 40}", requested="main")
 
 
-def test_check_unchanged_accepts_a_cell_whose_branch_has_moved(hub_cell: Cell) -> None:
-    """The job measures the commit to which the cell is pinned."""
-    check_unchanged(hub_cell)
-
-
-def test_check_unchanged_accepts_local_files_that_did_not_change(configs: Configs) -> None:
-    check_unchanged(resolve(*configs("reference=nano/15k", "dataset.where.lang=en", "candidates=tokenizer")))
-
-
-def test_check_unchanged_refuses_a_model_whose_files_have_changed(configs: Configs, tmp_path: Path) -> None:
+def test_files_of_a_cell_are_those_of_all_its_local_parts(configs: Configs, tmp_path: Path) -> None:
     shutil.copytree(embedded("models/6k"), tmp_path / "mine")
-    cell = resolve(*configs("model=./mine", f"model.tokenizer={embedded('tokenizer')}"))
-    check_unchanged(cell)
-    edit_json(tmp_path / "mine" / "config.json", rotary_pct=0.5)
-    with pytest.raises(BadInput, match=r"mine.* changed"):
-        check_unchanged(cell)
+    cell = resolve(*configs("model=./mine", "reference=nano/15k", f"model.tokenizer={embedded('tokenizer')}"))
+    folders = {file.path.parent for file in cell.files}
+    assert folders >= {tmp_path / "mine", embedded("models/15k"), embedded("tokenizer")}
+    assert {file.name for file in cell.files} >= {"config.json", "model.safetensors", "tokenizer.json"}
+    assert not {file.name for file in cell.files if file.path.parent == tmp_path / "mine"} & {"tokenizer.json"}
+
+
+def test_files_of_a_cell_from_the_hub_are_only_its_tokenizer(hub_cell: Cell) -> None:
+    assert {file.path.parent for file in hub_cell.files} == {embedded("tokenizer")}
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]"])
