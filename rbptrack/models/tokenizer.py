@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, is_panic, shortened_list
+from rbptrack.models import sentence_piece
 from rbptrack.models.architecture import failure_reason, load_config, load_part
 from rbptrack.models.checkpoint import local_file
 from rbptrack.models.gguf_file import gguf_path, read_gguf
@@ -34,6 +35,7 @@ _PROBE_TEXT = (
     "HTTPServer snake_case   "
 )
 """Digits, spaces, line breaks, accents and several scripts. Tokenizers with different rules encode them differently."""
+_PROBE_TEXTS = ("", "a", " a", _PROBE_TEXT, *_PROBE_TEXT.split("\n"))
 _RANDOM_OPTIONS = ("dropout", "nbest_size")  # options of a tokenizer's model that make each encoding of a text random
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a token that is one byte
 _MAX_PROBED_TOKENS = 50  # the largest number of added tokens that probe texts contain
@@ -54,6 +56,7 @@ def load_tokenizer(pinned: Pinned) -> PreTrainedTokenizerBase:
     """
     if pinned.gguf:
         return load_gguf_tokenizer(read_gguf(gguf_path(pinned)))
+    _check_sentencepiece(pinned)
     tokenizer = _load_by_class(pinned)
     config = _read_config(pinned)
     file = local_file(pinned, _tokenizer_file_name(config))
@@ -69,6 +72,18 @@ def load_tokenizer(pinned: Pinned) -> PreTrainedTokenizerBase:
         ) from error
 
 
+def _sentencepiece_file(pinned: Pinned) -> Path | None:
+    """Return the file of a tokenizer's sentencepiece model on this machine, or None."""
+    return next(filter(None, (local_file(pinned, name) for name in sentence_piece.FILES)), None)
+
+
+def _check_sentencepiece(pinned: Pinned) -> None:
+    """Raise BadInput if sentencepiece is needed to load a tokenizer and is not installed."""
+    file = _sentencepiece_file(pinned)
+    if file is not None and local_file(pinned, _TOKENIZER_FILE) is None:
+        sentence_piece.check_sentencepiece_installed(file)
+
+
 def _load_by_class(pinned: Pinned) -> PreTrainedTokenizerBase:
     """Load the tokenizer by its class. If the class cannot be loaded, load it from its tokenizer.json."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -76,6 +91,7 @@ def _load_by_class(pinned: Pinned) -> PreTrainedTokenizerBase:
     try:
         tokenizer: PreTrainedTokenizerBase = load_part("tokenizer", pinned, AutoTokenizer.from_pretrained, _REMEDY)
     except BadInput:
+        _check_sentencepiece(pinned)  # the files of a repository on the Hub are there only now
         if local_file(pinned, "config.json") is not None:
             load_config(pinned)  # transformers reads config.json first, so it may be the reason for the failure
         if local_file(pinned, _TOKENIZER_FILE) is None or "auto_map" in _read_config(pinned):
@@ -94,6 +110,9 @@ def _check_and_correct_rules(
     if file is not None:
         tokenizer = _with_rules_of_file(file, tokenizer, pinned)
     check_fast(tokenizer, f"the tokenizer of {pinned.location}")
+    sentencepiece_file = _sentencepiece_file(pinned)
+    if file is None and sentencepiece_file is not None:
+        sentence_piece.follow_sentencepiece(tokenizer, sentencepiece_file, [*_PROBE_TEXTS])
     # If the files are missing, transformers returns a tokenizer that has special tokens only.
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise BadInput(f"{pinned.location} has no tokenizer{_REMEDY}")
@@ -304,7 +323,7 @@ def _find_differing_text(
 
 def _probe_texts(file_tokenizer: Tokenizer) -> Iterator[str]:
     """Yield texts that tokenizers with different rules encode differently. Some have added tokens inside words."""
-    yield from ("", "a", " a", _PROBE_TEXT, *_PROBE_TEXT.split("\n"))
+    yield from _PROBE_TEXTS
     added = [token.content for _, token in sorted(file_tokenizer.get_added_tokens_decoder().items())]
     for name in added[:_MAX_PROBED_TOKENS]:
         yield f"a {name} b{name}c  {name}\n{name}{name} {name.lower()}"
