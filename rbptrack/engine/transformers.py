@@ -27,7 +27,9 @@ from rbptrack.engine.batches import Batch
 from rbptrack.engine.engine import Engine
 from rbptrack.models.device import free_memory, is_out_of_memory
 from rbptrack.scoring import PairScorer, Scorer, Scores
-from rbptrack.scoring.scorer import compiled_cpu_reduction
+from rbptrack.scoring.cpu_reduction import compiled_cpu_reduction
+from rbptrack.scoring.scorer import Reduction
+from rbptrack.sources import cache
 
 if TYPE_CHECKING:
     from rbptrack.corpus.sequences import Corpus
@@ -42,7 +44,9 @@ _LOGITS_BYTES = 80_000_000  # memory for the logits of all threads together, on 
 _CPU_BATCH = 2048  # tokens in a batch; the activations of larger batches do not fit into the caches
 _CUDA_BATCH = 32_768
 _MAX_WORKERS = 4
-_COMPILE_LOGITS = 4 * 10**9  # on a CPU, the compilation of the reduction (5 s) saves time from this number of logits
+# From this number of logits, a CPU reduces them by C code, which saves .5 s and more. The cells of the demo have fewer:
+# their numbers do not depend on whether the machine has a compiler.
+_C_LOGITS = 18 * 10**7
 _LARGE_MODEL = 2 * 10**8  # with more parameters, one batch keeps all cores busy
 
 
@@ -82,7 +86,7 @@ class Transformers(Engine):
         self._lock = threading.Lock()
         self._thread_scorers = threading.local()  # each thread has its own scorers
         logits = corpus.num_targets * model.head.vocab_size
-        self._uses_compiled_reduction = not self._on_cuda and logits >= _COMPILE_LOGITS
+        self._uses_c = not self._on_cuda and logits >= _C_LOGITS
 
     @property
     def vocab_size(self) -> int:
@@ -121,8 +125,7 @@ class Transformers(Engine):
         """
         previous_threads = torch.get_num_threads()
         torch.set_num_threads(self._threads_per_worker)
-        if self._uses_compiled_reduction:
-            compiled_cpu_reduction(self._model.head.vocab_size)  # compiled once, before several threads need it
+        self._cpu_reduction()  # built once, before several threads need it
         try:
             if self.workers == 1:
                 for batch in batches:
@@ -201,13 +204,20 @@ class Transformers(Engine):
             self._release_scorers()
             if reference is not None:
                 self._thread_scorers.reference = Scorer(reference.model.head, chunk_tokens=chunk_tokens)
-            reduction = compiled_cpu_reduction(self._model.head.vocab_size) if self._uses_compiled_reduction else None
-            self._thread_scorers.scorer = Scorer(self._model.head, chunk_tokens=chunk_tokens, cpu_reduction=reduction)
+            self._thread_scorers.scorer = Scorer(
+                self._model.head, chunk_tokens=chunk_tokens, cpu_reduction=self._cpu_reduction()
+            )
             self._thread_scorers.chunk_tokens = chunk_tokens
         scorer: Scorer = self._thread_scorers.scorer
         if scorer.note and scorer.note not in self._notes:
             self._notes.append(scorer.note)
         return scorer
+
+    def _cpu_reduction(self) -> Reduction | None:
+        """Return the reduction in C, or None if this measurement uses another one."""
+        if not self._uses_c:
+            return None
+        return compiled_cpu_reduction(self._model.head.vocab_size, cache.writable_folder(cache.root()))
 
     def _release_scorers(self) -> None:
         self._thread_scorers.chunk_tokens = None

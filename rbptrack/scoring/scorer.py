@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -69,7 +68,7 @@ class Scorer:
     Args:
         head: the output head, on the device that computes the scores.
         chunk_tokens: the number of tokens whose logits are in memory at once. They take chunk_tokens * |V| * 4 bytes.
-        cpu_reduction: the compiled reduction from `compiled_cpu_reduction`. If None, a CPU uses eager operations.
+        cpu_reduction: the reduction in C from `compiled_cpu_reduction`. If None, a CPU uses eager operations.
 
     Attributes:
         note: why a kernel is not used on a GPU although it could be. Empty if there is no such reason.
@@ -283,51 +282,6 @@ def row_maxima(logits: Tensor) -> tuple[Tensor, Tensor]:
     indices = (span * _SPAN + torch.arange(_SPAN, device=logits.device)).clamp(max=vocabulary - 1)
     top = indices.gather(1, logits.gather(1, indices).argmax(1, keepdim=True))
     return maxima.gather(1, span), top
-
-
-def fused_reduction(logits: Tensor, target_logits: Tensor, highest: Tensor) -> dict[str, Tensor]:
-    """Compute the columns of `eager_reduction` without `top`.
-
-    torch compiles this function into one pass over the logits. The formulas are those of `eager_reduction`. The search
-    for the largest entry of each row, `highest` (tokens, 1), is not part of it, because `row_maxima` is faster than
-    compiled code.
-    """
-    greater = (logits > target_logits).sum(1, dtype=torch.int32)
-    equal = (logits == target_logits).sum(1, dtype=torch.int32)
-    below = logits - highest
-    terms = torch.exp2(below * _LOG2_E)
-    total = terms.sum(1)
-    weighted = torch.where(terms > 0, terms * below, 0.0).sum(1)  # `below` is -inf for entries that are left out
-    log_total = total.log().clamp(min=0)
-    return {
-        "greater": greater,
-        "ties": equal - 1,
-        "logprob": (target_logits[:, 0] - highest[:, 0] - log_total).clamp(max=0),
-        "entropy": (log_total - weighted / total).clamp(min=0),
-        "top_logprob": -log_total,
-    }
-
-
-@cache
-def compiled_cpu_reduction(vocab_size: int) -> Reduction | None:
-    """Return a reduction that torch compiles for a CPU, for rows of `vocab_size` logits and any number of tokens.
-
-    Compiling takes about five seconds. Returns None if torch cannot compile here (it needs a C++ compiler) or if the
-    compiled numbers differ from those of eager operations.
-    """
-    fused: Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]] = torch.compile(fused_reduction, dynamic=True)
-
-    def reduce(logits: Tensor, target_logits: Tensor) -> dict[str, Tensor]:
-        highest, top = row_maxima(logits)
-        return {**fused(logits, target_logits, highest), "top": top[:, 0].int()}
-
-    generator = torch.Generator().manual_seed(0)
-    with torch.inference_mode():  # later calls are in this mode
-        logits = (torch.randn(64, vocab_size, generator=generator) * 4).round(decimals=1)  # one decimal gives ties
-        logits[:, -1] = float("-inf")
-        target_logits = logits.gather(1, torch.randint(vocab_size, (64, 1), generator=generator))
-        chosen, _ = choose_reduction(reduce, logits, target_logits)
-    return reduce if chosen is reduce else None
 
 
 def choose_reduction(candidate: Reduction, logits: Tensor, target_logits: Tensor) -> tuple[Reduction, str]:

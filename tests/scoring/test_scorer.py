@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rbptrack.scoring import Head, Scorer, Scores
-from rbptrack.scoring.scorer import choose_reduction, compiled_cpu_reduction, eager_reduction
+from rbptrack.scoring.scorer import choose_reduction, eager_reduction
 from tests.definition import scores_by_definition
 
 
@@ -251,40 +250,3 @@ def test_choose_reduction_raises_if_memory_runs_out() -> None:
     logits = torch.randn(3, 7)
     with pytest.raises(torch.OutOfMemoryError):
         choose_reduction(reduction_out_of_memory, logits, logits[:, :1])
-
-
-def torch_compiles() -> bool:
-    """Whether torch finds a C++ compiler, and OpenMP for it. macOS has no OpenMP of its own."""
-    try:
-        torch.compile(torch.neg)(torch.ones(1))
-    except RuntimeError:
-        return False
-    return True
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # torch's own use
-@pytest.mark.skipif("ATEN_CPU_CAPABILITY" in os.environ, reason="torch compiles wrong code for other processors")
-def test_compiled_cpu_reduction_gives_the_ranks_of_the_eager_one() -> None:
-    if not torch_compiles():
-        pytest.skip("torch compiles nothing on this machine")
-    compiled_reduction = compiled_cpu_reduction(1000)
-    assert compiled_reduction is not None
-    # One decimal gives ties.
-    head = Head(torch.randn(1000, 8).round(decimals=1)).exclude([3, 999])
-    hidden = torch.randn(50, 8).round(decimals=1)
-    targets = torch.randint(4, 900, (50,))
-    scores = Scorer(head, chunk_tokens=16, cpu_reduction=compiled_reduction)(hidden, targets)
-    eager = Scorer(head, chunk_tokens=16)(hidden, targets)
-    for name, column in eager.items():
-        if column.is_floating_point():
-            assert scores[name] == pytest.approx(column, abs=2e-6)
-        else:
-            assert torch.equal(scores[name], column)
-
-
-def test_compiled_cpu_reduction_is_none_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Tensor) -> None:
-        raise RuntimeError("no compiler")
-
-    monkeypatch.setattr(torch, "compile", lambda function, **_: fail)
-    assert compiled_cpu_reduction.__wrapped__(50) is None
