@@ -21,6 +21,7 @@ from rbptrack.base.errors import BadInput, RbptrackError, file_access_error, nea
 from rbptrack.base.process import INTERRUPT_EXIT_CODE, Stopped, search_garbage_rarely, stop_signals_raise
 from rbptrack.base.secrets import without_password
 from rbptrack.cli import plugins
+from rbptrack.cli.catalogue import datasets, models
 from rbptrack.cli.compare import compare
 from rbptrack.cli.completion import insert_measure
 from rbptrack.cli.export import export
@@ -40,6 +41,10 @@ from rbptrack.console.output import print_problem, program_name
 
 TRACEBACK = "--traceback"  # accepted at any place on the command line
 
+_OTHER_NAMES = {"eval": "measure", "evaluate": "measure", "run": "measure", "compute": "measure"}
+_DELETING = ("delete", "remove", "rm")
+_NEED_NO_STORE = ("--help", "-h", "--version", "plugins", "models", "datasets", "job")
+
 app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -54,6 +59,8 @@ app.command(context_settings=WORDS)(measure)
 app.command(hidden=True)(job)
 app.command(context_settings=WORDS)(plan)
 app.command(context_settings=WORDS)(demo)
+app.command()(models)
+app.command()(datasets)
 app.command("list")(list_)
 app.command()(show)
 app.command()(compare)
@@ -109,8 +116,21 @@ def main() -> int:
 def _run_command(words: list[str]) -> int:
     if "_RBPTRACK_COMPLETE" in os.environ:
         insert_measure(os.environ)
+    _check_experiment_id(words)
     with stop_signals_raise():
         return app(_add_default_command(words), prog_name=program_name(), standalone_mode=False) or 0
+
+
+def _check_experiment_id(words: list[str]) -> None:
+    """Raise BadInput if only the variable MLFLOW_EXPERIMENT_ID names an experiment, which rbptrack does not read."""
+    if not os.environ.get("MLFLOW_EXPERIMENT_ID") or os.environ.get("MLFLOW_EXPERIMENT_NAME"):
+        return
+    if not words or words[0] in _NEED_NO_STORE or "--help" in words or any("experiment" in word for word in words):
+        return
+    raise BadInput(
+        "MLFLOW_EXPERIMENT_ID is set, but rbptrack needs the name of an experiment: set MLFLOW_EXPERIMENT_NAME, or "
+        "unset MLFLOW_EXPERIMENT_ID"
+    )
 
 
 def _add_default_command(words: list[str]) -> list[str]:
@@ -120,6 +140,8 @@ def _add_default_command(words: list[str]) -> list[str]:
     """
     if not words:
         return ["--help"]
+    if words[0] in ("help", "version"):
+        words = [*words[1:2], "--help"] if words[0] == "help" else ["--version"]
     first = words[0]
     if first in ("-h", "--help", "--version") or first.endswith("-completion"):
         return words
@@ -135,6 +157,12 @@ def _check_command(word: str) -> None:
     names += [str(group.name) for group in app.registered_groups]
     if word in names:
         return
+    if word in _OTHER_NAMES:
+        raise BadInput(
+            f"no command {word}.{suggestion([_OTHER_NAMES[word]])} {program_name()} model=MODEL dataset=DATASET"
+        )
+    if word in _DELETING:
+        raise BadInput(f"no command {word}: delete runs in MLflow, on its page or with mlflow runs delete --run-id ID")
     if near := nearest(word, names):
         quoted = f"'{near[0]}'"
         raise BadInput(f"no command {word}.{suggestion([quoted])}")
@@ -151,7 +179,14 @@ def _error_text(error: TyperException) -> str:
     from rbptrack.facts import FACT_BY_NAME
 
     context = getattr(error, "ctx", None)
-    column = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
+    option = getattr(error, "option_name", "")
+    column = option.lstrip("-").replace("-", "_")
+    if context is not None and len(option) == 2:  # a single letter, such as -f
+        flags = [flag for parameter in context.command.params for flag in parameter.opts]
+        if near := [flag for flag in flags if flag.startswith(f"--{option[1]}")]:
+            return f"{error.message}.{suggestion(near)}"
+    if context is not None and context.command.name == "list" and "models" in error.message:
+        return f"list shows measurements.{suggestion([f'{program_name()} models'])}"
     accepts_where = context is not None and any(option.name == "where" for option in context.command.params)
     if column not in FACT_BY_NAME or not accepts_where:
         return f"{error.format_message().rstrip('.')}."

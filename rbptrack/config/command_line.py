@@ -241,6 +241,8 @@ def _options_with_similar_last_part(key: str, options: Sequence[str]) -> list[st
 
 def _unknown_flag_error(word: str) -> BadInput:
     name, equals, value = word.lstrip("-").partition("=")
+    if name in ("dry-run", "dry_run"):
+        return BadInput(f"unknown option {word}. The command plan estimates what a sweep costs, and measures nothing")
     if name in GROUP_BY_KEY or is_key(name):
         return BadInput(f"unknown option {word}. Write {name}={value if equals else '...'}")
     return unknown_name("option", word, ["--multirun", "--config-dir", "--cfg", "--info", "--hydra-help", "--help"])

@@ -76,16 +76,24 @@ def cached_line(name: str, compute: Callable[[], str]) -> str:
 
     The name must change with everything that the line depends on.
     """
+    line = find_line(name)
+    if line:
+        return line
     path = root() / f"{name}.txt"
-    with suppress(OSError, ValueError):
-        line, checksum = path.read_text("utf-8").split("\n")
-        if checksum == _checksum(line):
-            return line
     line = compute()
     with suppress(OSError, BadInput):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, f"{line}\n{_checksum(line)}")
     return line
+
+
+def find_line(name: str) -> str:
+    """Return the line of text that is cached under a name; an empty text if it is missing or damaged."""
+    with suppress(OSError, ValueError):
+        line, checksum = (root() / f"{name}.txt").read_text("utf-8").split("\n")
+        if checksum == _checksum(line):
+            return line
+    return ""
 
 
 def _checksum(line: str) -> str:

@@ -141,6 +141,8 @@ def _absolute_address(uri: str) -> tuple[str, Path | None]:
         )
     if uri and scheme != "sqlite":
         return uri, None
+    if not uri:
+        _refuse_file_store(mlruns_folder())
     path = unquote(uri.partition(":///")[2])  # "?" is part of the name, because these addresses have no options
     if uri and not path:
         raise BadInput(f"{uri} does not name a file: give sqlite:///FILE")
@@ -150,6 +152,15 @@ def _absolute_address(uri: str) -> tuple[str, Path | None]:
     if database.exists() and not database.is_file():  # otherwise root would replace /dev/null by a file
         raise BadInput(f"{database} is {describe_kind(database)}, not a tracking store: give sqlite:///FILE")
     return _SQLITE_PREFIX + str(database).replace("%", "%25").replace("?", "%3F"), database
+
+
+def _refuse_file_store(folder: Path) -> None:
+    """Raise BadInput if a folder holds MLflow's old file store, which MLflow itself would open, and then refuse."""
+    if any(file.parent.name.isdigit() for file in folder.glob("*/meta.yaml")):
+        raise BadInput(
+            f"{folder} is a file store of an older MLflow, which MLflow would use here and can no longer write. "
+            "Convert it with `mlflow migrate-filestore`, or name another store, such as tracking.uri=sqlite:///mlflow.db"
+        )
 
 
 def _create_client(uri: str) -> MlflowClient:

@@ -14,7 +14,7 @@ from rbptrack.cli.app import main
 from tests.conftest import RunCommand
 
 COMMANDS = ["measure", "plan", "demo", "list", "show", "compare", "report", "analyze"]
-COMMANDS += ["export", "import", "verify", "sync", "plugins", "ui"]
+COMMANDS += ["models", "datasets", "export", "import", "verify", "sync", "plugins", "ui"]
 
 
 def test_rbptrack_without_words_prints_help_with_all_commands(run_command: RunCommand) -> None:
@@ -34,6 +34,40 @@ def test_help_of_a_command_shows_its_usage(command: str, run_command: RunCommand
     assert "Usage" in out
 
 
+@pytest.mark.parametrize(
+    ("words", "same"), [("help", "--help"), ("help list", "list --help"), ("version", "--version")]
+)
+def test_help_and_version_are_commands_too(words: str, same: str, run_command: RunCommand) -> None:
+    assert run_command(words) == run_command(same)
+
+
+def test_models_lists_the_matching_models_with_their_repositories(run_command: RunCommand) -> None:
+    code, out, _ = run_command("models pythia/1b opt/*")
+    assert code == 0
+    lines = out.splitlines()[1:]
+    assert lines[0].split()[:3] == ["pythia/1b", "1b", "EleutherAI/pythia-1b"]
+    assert all("OPT licence" in line for line in lines[1:])
+
+
+def test_models_shows_s_after_the_parameters_were_counted(run_command: RunCommand) -> None:
+    assert run_command("plan model=nano/6k dataset=pydocs")[0] == 0
+    assert "5.68k" in run_command("models nano/6k")[1]
+
+
+def test_datasets_lists_all_datasets_that_need_no_further_option(run_command: RunCommand) -> None:
+    code, out, _ = run_command("datasets")
+    assert code == 0
+    assert {"wiki", "pydocs", "humaneval"} <= {line.split()[0] for line in out.splitlines()}
+
+
+def test_experiment_that_only_an_id_names_is_refused(run_command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "1")
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
+    assert run_command("list")[0] == 2
+    assert "MLFLOW_EXPERIMENT_NAME" in run_command("model=nano/6k")[2]
+    assert run_command("list --help")[0] == 0
+
+
 SLOW_IMPORTS = ("torch", "mlflow", "transformers", "pandas", "hydra", "altair")
 
 
@@ -50,6 +84,11 @@ TYPOS = {
     # commands
     "measur": "Did you mean 'measure'",
     "exprot out.zip": "Did you mean 'export'",
+    "eval model=nano/6k": "Did you mean measure?",
+    "list models": "rbptrack models?",
+    "list -f csv": "--format",
+    "model=nano/6k --dry-run": "plan",
+    "delete": "MLflow",
     "nano/6k": "Did you mean model=nano/6k?",
     "wikki": "Did you mean dataset=wiki?",
     "qqqqqq": "no command qqqqqq",
@@ -142,7 +181,7 @@ def test_error_of_a_command_sets_the_exit_code_and_hides_passwords(
     def fail(words: object) -> None:
         raise error
 
-    monkeypatch.setattr("rbptrack.config.compose.compose", fail)
+    monkeypatch.setattr("rbptrack.config.compose.compose_cells", fail)
     code, _, err = run_command("model=nano/6k")
     assert code == expected_code
     assert part_of_message in err

@@ -103,6 +103,19 @@ def test_store_refuses_addresses_with_a_password_or_of_an_unknown_kind(uri: str)
     assert "pass@" not in str(error.value)
 
 
+def test_store_of_a_folder_with_an_old_file_store_must_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    (tmp_path / "mlruns" / "0").mkdir(parents=True)
+    Store()
+    (tmp_path / "mlruns" / "0" / "meta.yaml").touch()
+    with pytest.raises(BadInput):
+        Store()
+    Store("sqlite:///mlflow.db")
+
+
 def test_save_writes_a_finished_run_into_the_experiment_of_reports(store: Store, write_cell: WriteCell) -> None:
     measurement = Outbox(store).deliver(write_cell())
     report = store.save(
