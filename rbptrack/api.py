@@ -207,7 +207,7 @@ def measure(
     from rbptrack.corpus.documents import Document
     from rbptrack.corpus.sequences import build_corpus
     from rbptrack.corpus.tokens import tokenise
-    from rbptrack.models.architecture import check_compatible, max_sequence_length
+    from rbptrack.models.architecture import check_compatible, check_token_ids, max_sequence_length
 
     _check_model_and_tokenizer(model, tokenizer)
     if seq_len is None:
@@ -224,6 +224,7 @@ def measure(
     config = _make_config(model_values, dataset_values, _list_ks(k), batch_tokens)
     check_compatible(type(model).__name__, model.config, tokenizer, seq_len)
     corpus = build_corpus(tokenise(documents, tokenizer, separator=""), tokenizer, config.dataset)
+    check_token_ids(type(model).__name__, model.config, tokenizer, int(corpus.token.max(initial=0)))
     folder = Path(tempfile.mkdtemp(prefix="rbptrack-"))
     try:
         result = _measure_in_folder(folder, model, tokenizer, corpus, config, show_bar=progress)

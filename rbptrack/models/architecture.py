@@ -214,8 +214,9 @@ def count_parameters(config: Any) -> ParameterCounts:
 def count_module_parameters(module: Any) -> ParameterCounts:
     """Count the parameters of a module of transformers.
 
-    S leaves out the token embedding, learned position embeddings and the output head. For a multimodal model, S counts
-    its text part only. Raises BadInput if the module has no output embeddings.
+    S leaves out the token embedding, learned position embeddings, the output head and adapters of peft, so that a model
+    has the same S before and after its adapter is merged. Adapters that are not in use are not counted at all. For a
+    multimodal model, S counts its text part only. Raises BadInput if the module has no output embeddings.
     """
     outputs = [part.get_output_embeddings() for part in module.modules() if hasattr(part, "get_output_embeddings")]
     head = next((output for output in outputs if output is not None), None)
@@ -224,9 +225,12 @@ def count_module_parameters(module: Any) -> ParameterCounts:
     embeddings = [part for part in module.modules() if isinstance(part, nn.Embedding)]
     embedding_sizes = _parameter_sizes(head, *embeddings)
     text_sizes = _parameter_sizes(head, *_text_parts(module))
-    total = sum(_parameter_sizes(module).values())
+    adapters, unused = _adapter_parameters(module)
+    text_sizes = {parameter: size for parameter, size in text_sizes.items() if parameter not in unused}
+    total = sum(size for parameter, size in _parameter_sizes(module).items() if parameter not in unused)
+    not_counted = {*embedding_sizes, *adapters}
     return ParameterCounts(
-        non_embedding=sum(size for parameter, size in text_sizes.items() if parameter not in embedding_sizes),
+        non_embedding=sum(size for parameter, size in text_sizes.items() if parameter not in not_counted),
         total=total,
         head=next(head.parameters()).numel(),
         non_text=total - sum(text_sizes.values()),
@@ -236,6 +240,31 @@ def count_module_parameters(module: Any) -> ParameterCounts:
 def _parameter_sizes(*modules: nn.Module) -> dict[int, int]:
     """Return the number of elements of each parameter by its Python id. A tied parameter appears once."""
     return {id(parameter): parameter.numel() for module in modules for parameter in module.parameters()}
+
+
+def _adapter_parameters(module: nn.Module) -> tuple[set[int], set[int]]:
+    """Return the Python ids of the parameters of peft's adapters, and of all parameters that adapters leave unused."""
+    adapters: set[int] = set()
+    unused: set[int] = set()
+    part: Any
+    for part in module.modules():
+        holders = [getattr(part, name, None) for name in getattr(part, "adapter_layer_names", ())]
+        is_copy = hasattr(part, "modules_to_save") and hasattr(part, "original_module")  # of a module trained in full
+        if not is_copy and not holders:
+            continue
+        in_use: set[str] = set()
+        if not part.disable_adapters:
+            in_use = {*part.active_adapters} - {*getattr(part, "merged_adapters", ())}
+        for holder in [part.modules_to_save] if is_copy else holders:
+            for name, item in getattr(holder, "items", dict)():
+                parameters = {*map(id, item.parameters() if isinstance(item, nn.Module) else [item])}
+                if not is_copy:
+                    adapters |= parameters
+                if name not in in_use:
+                    unused |= parameters
+        if is_copy and in_use & {*part.modules_to_save}:
+            unused |= {*map(id, part.original_module.parameters())}
+    return adapters, unused
 
 
 def _text_parts(module: Any) -> list[Any]:
@@ -269,7 +298,7 @@ def max_sequence_length(config: Any) -> int | None:
     sequence would change the position encoding, and so the ranks, of all sequences in its batch.
     """
     text = text_config(config)
-    limits = [getattr(text, name, None) for name in ("max_position_embeddings", "n_positions")]
+    limits = [getattr(text, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len")]
     rope = getattr(text, "rope_parameters", None) or {}
     for rules in (rope, *rope.values()):  # some configs have rules for each type of layer
         if isinstance(rules, dict) and rules.get("rope_type") == "longrope":
@@ -278,16 +307,33 @@ def max_sequence_length(config: Any) -> int | None:
 
 
 def check_compatible(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> None:
-    """Raise BadInput if sequences exceed the model's maximum, or if the tokenizer has ids beyond the model's rows."""
+    """Raise BadInput if sequences exceed the model's maximum, or if the tokenizer belongs to another model.
+
+    Tokens that were added to a tokenizer may have ids beyond the model's rows, as in Gemma 3 without images.
+    `check_token_ids` then checks the texts.
+    """
     max_length = max_sequence_length(config)
     if max_length and seq_len > max_length:
         raise BadInput(f"dataset.seq_len must be at most {max_length}, the maximum of {name}; got {seq_len}")
     rows = vocab_size(config)
-    token, largest_id = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    added = tokenizer.get_added_vocab()
+    ordinary = [(token_id, token) for token, token_id in tokenizer.get_vocab().items() if token not in added]
+    largest_id, token = max(ordinary, default=(0, ""))
     if largest_id >= rows:
         raise BadInput(
             f"{name}: its tokenizer gives {token!r} the id {largest_id}, but the model has {rows} rows only. "
             "The tokenizer belongs to another model"
+        )
+
+
+def check_token_ids(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, largest_id: int) -> None:
+    """Raise BadInput if the largest token id of some texts has no row in the model."""
+    rows = vocab_size(config)
+    if largest_id >= rows:
+        token = tokenizer.convert_ids_to_tokens(largest_id)
+        raise BadInput(
+            f"{name}: a text holds the token {token!r} with the id {largest_id}, but the model has {rows} rows only. "
+            "Leave out texts with this token"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ _JSON_FILES = ("config.json", "generation_config.json", INDEX, *_TOKENIZER_FILES
 
 # Masks and position numbers. Older versions of transformers stored them with the weights, newer ones compute them.
 _NOT_A_WEIGHT = re.compile(r"(^|\.)(inv_freq|masked_bias|causal_mask|position_ids|(attn|attention)\.bias)$")
+_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _FLOAT_TYPES = ("F64", "F32", "F16", "BF16")  # names in safetensors of the types in which weights may be stored
 _MAX_TENSORS = 5  # the largest number of tensors that an error names
 _MAX_FILES = 5  # the largest number of files that a note names
@@ -51,6 +52,8 @@ def check_loaded(info: Mapping[str, Any], name: str) -> None:
     another shape, or cannot be read.
     """
     unexpected = [key for key in info["unexpected_keys"] if not _NOT_A_WEIGHT.search(key)]
+    mtp_layers = _mtp_layers(unexpected)
+    unexpected = [key for key in unexpected if _layer(key) not in mtp_layers]
     mismatched = [f"{key} {tuple(stored)} instead of {tuple(built)}" for key, stored, built in info["mismatched_keys"]]
     faults = {
         "does not have tensors that its config.json asks for": info["missing_keys"],
@@ -118,6 +121,41 @@ def local_file(pinned: Pinned, name: str) -> Path | None:
         return pinned.path(name)
     cached_file = try_to_load_from_cache(pinned.location, name, revision=pinned.revision)
     return Path(cached_file) if isinstance(cached_file, str) else None
+
+
+def check_layers(pinned: Pinned, module: Any, name: str) -> None:
+    """Check that a checkpoint has the layers that its config asks for, and in addition only layers of MTP.
+
+    Layers for multi-token prediction follow the layers of the model. transformers ignores layers with fixed numbers,
+    such as layer 61 of all models with DeepSeek-V3's code, whatever they hold. Raises BadInput if the config counts a
+    layer of MTP as one of the model, or if an ignored layer does not belong to MTP.
+    """
+    if pinned.gguf:
+        return
+    count = getattr(module.config.get_text_config(decoder=True), "num_hidden_layers", None)
+    if not isinstance(count, int):
+        return
+    keys = [key for key, _ in _stored_types(pinned)]
+    mtp_layers = _mtp_layers(keys)
+    patterns = [text for text in getattr(module, "_keys_to_ignore_on_load_unexpected", None) or () if "layers" in text]
+    ignored = {_layer(key) for key in keys if any(re.search(pattern, key) for pattern in patterns)} - mtp_layers
+    wrong = [layer for layer in mtp_layers if layer < count] + [layer for layer in ignored if layer >= count]
+    if wrong:
+        raise BadInput(
+            f"the checkpoint of {name} does not fit num_hidden_layers={count} in its config.json: it holds a layer "
+            f"{min(wrong)} that transformers would use wrongly or ignore"
+        )
+
+
+def _mtp_layers(keys: Iterable[str]) -> set[int]:
+    """Return the numbers of layers that predict further tokens. They combine two streams by a tensor `eh_proj`."""
+    return {_layer(key) for key in keys if ".eh_proj." in key}
+
+
+def _layer(key: str) -> int:
+    """Return the number of the layer to which a tensor belongs, or -1."""
+    match = _LAYER.search(key)
+    return int(match[1]) if match else -1
 
 
 def _stored_types(pinned: Pinned) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from rbptrack.models.architecture import (
     model_class,
 )
 from rbptrack.models.causal import CausalModel, split_model
-from rbptrack.models.checkpoint import check_loaded, check_stored_types, model_notes
+from rbptrack.models.checkpoint import check_layers, check_loaded, check_stored_types, model_notes
 from rbptrack.models.device import is_out_of_memory, placement, set_precision, torch_device
 from rbptrack.models.gguf_file import check_gguf_size, check_gguf_tensors, gguf_path, gguf_type, read_gguf
 from rbptrack.models.quantised import convert_quantised, quantisation_method
@@ -109,6 +109,7 @@ def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:
     except Exception as error:  # the libraries raise exceptions of many types
         raise _loading_error(error, description, pinned, pickles=config.pickles) from error
     check_loaded(loading_info, description)
+    check_layers(pinned, module, description)
     if pinned.gguf:
         check_gguf_tensors(read_gguf(gguf_path(pinned)), module)
     check_stored_types(pinned, module, description)

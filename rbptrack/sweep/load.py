@@ -17,6 +17,7 @@ from rbptrack.models.architecture import (
     ParameterCounts,
     check_compatible,
     check_same_tokenizer,
+    check_token_ids,
     choose_candidates,
     count_parameters,
     load_config,
@@ -80,6 +81,11 @@ class Loader:
         settings = self.check(cell)
         with spinner(f"reading and tokenizing {cell.config.dataset.name}"):
             corpus = self.corpus(cell)
+        tokenizer = self.tokenizer(cell.tokenizer)
+        for config, weights in ((cell.config.model, cell.weights), (cell.config.reference, cell.reference)):
+            if config is not None and weights is not None:
+                largest_id = int(corpus.token.max(initial=0))
+                check_token_ids(config.name, self.architecture(weights), tokenizer, largest_id)
         with spinner(f"loading {cell.config.model.name}"):
             model = self._model.load(cell.config.model, cell.weights, settings.num_candidates, settings.excluded_ids)
             if cell.config.reference is None or cell.reference is None:

@@ -20,9 +20,12 @@ from rbptrack.config.schema import Candidates
 from rbptrack.models.architecture import (
     check_compatible,
     check_same_tokenizer,
+    check_token_ids,
     choose_candidates,
+    count_module_parameters,
     count_parameters,
     load_config,
+    max_sequence_length,
 )
 from rbptrack.models.causal import split_model
 from rbptrack.models.tokenizer import load_tokenizer
@@ -457,3 +460,115 @@ def test_count_parameters_of_a_multimodal_config_agrees_with_the_loaded_model(
     model = load(multimodal_folder)
     counts = count_parameters(transformers.AutoConfig.from_pretrained(multimodal_folder))
     assert (counts.non_embedding, counts.total) == (model.non_embedding_params, model.total_params)
+
+
+def test_check_compatible_accepts_an_added_token_beyond_the_rows_and_check_token_ids_a_text_without_it(
+    folder: Path,
+) -> None:
+    """The tokenizer of Gemma 3 has one token for images, for which models of texts have no row."""
+    pinned = pin_model(model_config(folder))
+    config = load_config(pinned)
+    tokenizer = load_tokenizer(pinned)
+    config.vocab_size = len(tokenizer)
+    tokenizer.add_tokens(["<image_soft_token>"], special_tokens=True)
+    check_compatible("toy", config, tokenizer, 48)
+    check_token_ids("toy", config, tokenizer, config.vocab_size - 1)
+    with pytest.raises(BadInput, match="<image_soft_token>"):
+        check_token_ids("toy", config, tokenizer, max(tokenizer("a <image_soft_token>")["input_ids"]))
+
+
+@pytest.mark.parametrize(("kind", "key"), [("mpt", "max_seq_len"), ("llama", "max_position_embeddings")])
+def test_max_sequence_length_reads_the_name_of_the_architecture(kind: str, key: str) -> None:
+    assert max_sequence_length(transformers.CONFIG_MAPPING[kind](**{key: 77})) == 77
+
+
+MTP_SHAPE = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "first_k_dense_replace": 1}
+MTP_SHAPES: dict[str, dict[str, Any]] = {
+    "deepseek_v3": {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
+    | {"n_group": 1, "topk_group": 1, "num_key_value_heads": 4},
+    "glm4_moe": {"n_group": 1, "topk_group": 1},
+}
+
+
+def write_mtp_model(folder: Path, kind: str, model_of: ModelOf, *, layers: int, is_mtp: bool = True) -> None:
+    """Write a model of two layers whose last layer is stored again with another number, as layers of MTP are."""
+    model = model_of(kind, **MTP_SHAPE, **MTP_SHAPES[kind], num_hidden_layers=2)
+    model.save_pretrained(folder)
+
+    def add_layers(weights: dict[str, torch.Tensor]) -> None:
+        for key in [key for key in weights if ".layers.1." in key]:
+            weights[key.replace(".layers.1.", f".layers.{layers}.")] = weights[key].clone()
+        if is_mtp:
+            weights[f"model.layers.{layers}.eh_proj.weight"] = torch.ones(32, 64)
+
+    edit_weights(folder, add_layers)
+
+
+@pytest.mark.parametrize("kind", list(MTP_SHAPES))
+def test_load_model_leaves_out_layers_of_mtp_whatever_their_number(
+    kind: str, tmp_path: Path, load: Load, model_of: ModelOf
+) -> None:
+    write_mtp_model(tmp_path / "model", kind, model_of, layers=2)
+    plain = model_of(kind, **MTP_SHAPE, **MTP_SHAPES[kind], num_hidden_layers=2)
+    assert load(tmp_path / "model").total_params == sum(parameter.numel() for parameter in plain.parameters())
+
+
+@pytest.mark.parametrize(("kind", "number"), [("deepseek_v3", 61), ("glm4_moe", 46), ("glm4_moe", 92)])
+def test_load_model_refuses_a_layer_that_transformers_takes_for_mtp_by_its_number(
+    kind: str, number: int, tmp_path: Path, load: Load, model_of: ModelOf
+) -> None:
+    write_mtp_model(tmp_path / "model", kind, model_of, layers=number, is_mtp=False)
+    with pytest.raises(BadInput, match=f"layer {number}"):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("kind", list(MTP_SHAPES))
+def test_load_model_refuses_a_layer_of_mtp_that_the_config_counts_as_one_of_the_model(
+    kind: str, tmp_path: Path, load: Load, model_of: ModelOf
+) -> None:
+    write_mtp_model(tmp_path / "model", kind, model_of, layers=2)
+    edit_json(tmp_path / "model/config.json", num_hidden_layers=3)
+    with pytest.raises(BadInput, match="num_hidden_layers=3"):
+        load(tmp_path / "model")
+
+
+class _Adapted(torch.nn.Module):
+    """A layer with an adapter, with the attributes that peft gives it."""
+
+    adapter_layer_names = ("lora_A",)
+    merged_adapters: tuple[str, ...] = ()
+    active_adapters = ("default",)
+
+    def __init__(self, layer: torch.nn.Module, *, disabled: bool) -> None:
+        super().__init__()
+        self.base_layer = layer
+        self.lora_A = torch.nn.ModuleDict({"default": torch.nn.Linear(32, 2, bias=False)})
+        self.disable_adapters = disabled
+
+
+@pytest.mark.parametrize(("disabled", "added"), [(False, 64), (True, 0)])
+def test_count_module_parameters_leaves_adapters_out_of_s_and_counts_those_in_use(
+    disabled: bool, added: int, model_of: ModelOf
+) -> None:
+    model = model_of("llama")
+    before = count_module_parameters(model)
+    attention = model.model.layers[0].self_attn
+    attention.q_proj = _Adapted(attention.q_proj, disabled=disabled)
+    after = count_module_parameters(model)
+    assert after.non_embedding == before.non_embedding
+    assert after.total == before.total + added
+
+
+def test_weights_do_not_change_with_their_file_after_they_are_loaded(folder: Path, load: Load) -> None:
+    """safetensors maps files into memory. Without a copy, a shorter file would even end the process."""
+    model = load(folder)
+    tokens = torch.arange(20)[None]
+    with torch.inference_mode():
+        before = model.backbone.full_logits(tokens)
+    path = folder / "model.safetensors"
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.write(b"\0" * size)
+        file.truncate(size // 2)
+    with torch.inference_mode():
+        torch.testing.assert_close(model.backbone.full_logits(tokens), before, rtol=0, atol=0)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rbptrack import engine, sweep
+from rbptrack.config.paths import embedded
 from rbptrack.sweep.measuring import Failed, Measured, deliver_finished, measure_cell
 from rbptrack.tracking import Store
 from tests.sweep.conftest import Configs, raising
@@ -60,3 +64,23 @@ def test_measure_cell_with_deliver_false_leaves_the_measurement_on_disk(store: S
     assert not outcome.run_id
     assert (cell.folder / "record.json").exists()
     assert not list(store.measurements.search(""))
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_measure_cell_fails_and_keeps_no_ranks_if_a_file_changes_meanwhile(
+    name: str, configs: Configs, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(embedded("models/6k"), tmp_path / "mine")
+    cell = sweep.resolve(*configs("model=./mine", f"model.tokenizer={embedded('tokenizer')}"))
+    measure = engine.measure
+
+    def measure_and_change(*args: Any, **options: Any) -> Any:
+        measured = measure(*args, **options)
+        (tmp_path / "mine" / name).write_bytes(b"other")
+        return measured
+
+    monkeypatch.setattr(engine, "measure", measure_and_change)
+    outcome = measure_cell(cell, store, deliver=False)
+    assert isinstance(outcome, Failed)
+    assert name in outcome.message
+    assert not cell.folder.exists()
