@@ -27,6 +27,8 @@ from rbptrack.sources.pin import Pinned
 _STRING_LISTS = ("tokenizer.ggml.tokens", "tokenizer.ggml.merges")
 _COUNT_OFFSET = 16  # bytes before the number of keys in a file, an unsigned integer of 8 bytes
 _MIN_BITS = 1.5  # of a weight in the smallest quantised format
+_MAX_INTEGER = 2**31 - 1
+_MAX_LAYERS = 10_000  # some configs of transformers hold a list with an entry for each layer
 _MAX_NAMES = 4  # the largest number of keys or tensors that an error names
 _REMEDY = "give the original model instead of the GGUF file"
 
@@ -199,11 +201,11 @@ class _Keys:
         self._used.add(self._prefix + name)
         return self.header.values.get(self._prefix + name, default)
 
-    def integer(self, name: str, default: int | None = None) -> int:
-        """Return a whole number from 1. Raises BadInput if it is missing without a default, or of another kind."""
+    def integer(self, name: str, default: int | None = None, *, limit: int = _MAX_INTEGER) -> int:
+        """Return a whole number from 1 to `limit`. Raises BadInput if it is none, or is missing without a default."""
         value = self.value(name, default)
-        if type(value) is not int or value < 1:
-            raise self.wrong(name, value, "one whole number from 1")
+        if type(value) is not int or not 1 <= value <= limit:
+            raise self.wrong(name, value, f"one whole number from 1 to {limit:,}")
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
@@ -238,7 +240,7 @@ def _decoder(keys: _Keys) -> dict[str, Any]:
     return {
         "max_position_embeddings": keys.integer("context_length"),
         "hidden_size": keys.integer("embedding_length"),
-        "num_hidden_layers": keys.integer("block_count"),
+        "num_hidden_layers": keys.integer("block_count", limit=_MAX_LAYERS),
         "num_attention_heads": keys.integer("attention.head_count"),
         "vocab_size": keys.integer("vocab_size", len(tokens)),
         "tie_word_embeddings": "output.weight" not in keys.header.tensors,

@@ -122,6 +122,7 @@ def test_gguf_config_refuses_other_frequency_factors(factors: Any, tmp_path: Pat
         ("attention.sliding_window", 64),
         ("attention.causal", False),
         ("block_count", "seven"),
+        ("block_count", 10**9),
         ("context_length", True),
         ("embedding_length", 0),
         ("expert_count", 8),
