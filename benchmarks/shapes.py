@@ -54,15 +54,15 @@ def random_module(shape: str, *, device: str = "cpu", dtype: torch.dtype = torch
     return module.eval()
 
 
-def random_corpus(tokens: int, *, vocab_size: int, seq_len: int = 512) -> Corpus:
+def random_corpus(tokens: int, *, vocab_size: int, seq_len: int = 512, shortest: int = 16) -> Corpus:
     """Make a corpus of random documents with at least `tokens` tokens. Each document is one sequence.
 
-    All lengths from 16 to seq_len tokens are equally likely.
+    All lengths from `shortest` to `seq_len` tokens are equally likely.
     """
     rng = np.random.default_rng(0)
     lengths: list[int] = []
     while sum(lengths) < tokens:
-        lengths.append(int(rng.integers(16, seq_len + 1)))
+        lengths.append(int(rng.integers(shortest, seq_len + 1)))
     total = sum(lengths)
     stop = np.cumsum(lengths)
     start = stop - lengths

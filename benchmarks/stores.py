@@ -15,11 +15,13 @@ works in any folder with a store, such as the demo's.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import shlex
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +36,7 @@ from studies.synthetic import draw_ranks, write_cell
 ROOT = Path(__file__).parent.parent
 VOCABULARY = 50_304
 KS = [1, 10, 100]
+_PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 # The sizes S of each family.
 SIZES = {
     "pythia": [1.2e6, 4.7e6, 18.9e6, 85.1e6, 302e6, 806e6, 1.2e9, 2.5e9, 6.4e9, 11.3e9],
@@ -151,8 +154,11 @@ def make_store(folder: Path, *, measurements: int, datasets: int, tokens: int, d
 def time_command(folder: Path, words: str) -> str:
     """Run a command of rbptrack in a folder, and return its time and memory as a text.
 
-    The processor time includes child processes. The memory is that of the largest process.
+    The processor time includes all processes that the command starts. The memory is that of the largest process.
     """
+    # Processes whose parent has ended, such as those of a forkserver, then become children of this process. Otherwise
+    # their time would be lost.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     began = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-m", "rbptrack", *shlex.split(words)],
@@ -161,10 +167,17 @@ def time_command(folder: Path, words: str) -> str:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.monotonic() - began
-    text = f"{seconds:.1f} s, {usage.ru_utime + usage.ru_stime:.1f} s of the processors, {usage.ru_maxrss / 1e6:.2f} GB"
-    code = os.waitstatus_to_exitcode(status)
+    seconds = processor_seconds = largest_bytes = 0.0
+    code = 0
+    with suppress(ChildProcessError):  # no process is left
+        while True:
+            pid, status, usage = os.wait4(-1, 0)
+            processor_seconds += usage.ru_utime + usage.ru_stime
+            largest_bytes = max(largest_bytes, 1024 * usage.ru_maxrss)
+            if pid == process.pid:
+                seconds = time.monotonic() - began
+                code = process.returncode = os.waitstatus_to_exitcode(status)
+    text = f"{seconds:.1f} s, {processor_seconds:.1f} s of the processors, {largest_bytes / 1e9:.2f} GB"
     return f"{text}, exit code {code}" if code else text
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -67,8 +68,9 @@ class Scale:
         shapes: the names of the shapes of random models.
         vocab_size: the vocabulary size of the random models; 0 for the size of each shape.
         rows: the number of hidden states whose scores are compared with float64.
-        tokens: the number of tokens in the random documents for the speed. Models with more than a billion parameters
+        tokens: the number of tokens in the shorter corpus for the speed. Models with more than a billion parameters
             get an eighth of them.
+        seconds: the time of the bare forward pass on the longer corpus, at least.
         tf32: the settings of TF32 for float32 products.
         words: the arguments that choose the demo's cells.
 
@@ -78,6 +80,7 @@ class Scale:
     vocab_size: int
     rows: int
     tokens: int
+    seconds: float
     tf32: Sequence[bool]
     words: Sequence[str]
 
@@ -87,7 +90,8 @@ SCALES = {
         shapes=("pythia-70m", "pythia-410m", "pythia-1.4b", "llama-3.1-8b"),
         vocab_size=0,
         rows=4133,
-        tokens=131_072,
+        tokens=65_536,
+        seconds=2.0,
         tf32=(False, True),
         words=("model=nano/*", "dataset=pydocs,stdlib", "dataset.documents=20"),
     ),
@@ -95,7 +99,8 @@ SCALES = {
         shapes=("pythia-14m",),
         vocab_size=3000,
         rows=133,
-        tokens=300,
+        tokens=1100,
+        seconds=0.02,
         tf32=(False,),
         words=("model=nano/6k", "dataset=pydocs", "dataset.documents=2"),
     ),
@@ -220,26 +225,43 @@ def _milliseconds(compute: Callable[[], object]) -> float:
 
 
 def speeds(scale: Scale, device: str) -> Iterator[Row]:
-    """Measure the speed, the speed relative to the bare forward pass, and the peak memory."""
-    engine = EngineConfig(batch_tokens=speed.BATCH_TOKENS[device])
+    """Measure the speed for documents of 16 to 512 tokens and of equal length, and the peak memory.
+
+    The bare forward pass takes at least `scale.seconds`. Two corpora, of which one is longer, tell the fixed cost of a
+    measurement from the cost of a token. The cost of the first measurement of a process, such as compiling, is a
+    further row.
+    """
+    config = EngineConfig(batch_tokens=speed.BATCH_TOKENS[device])
     for shape, dtype in product(scale.shapes, DTYPES):
         model = split_model(random_module(shape, device=device, dtype=dtype, vocab_size=scale.vocab_size), shape)
         tokens = scale.tokens // 8 if model.largest_params > 10**9 else scale.tokens
-        corpus = random_corpus(tokens, vocab_size=model.vocab_size)
-        batches = speed.make_batches(corpus, engine.batch_tokens)
-        methods = {
-            "bare": partial(speed.compute_logits, model, batches),
-            "rbptrack": partial(speed.run_measurement, model, corpus, engine),
-        }
-        seconds = speed.time_methods(methods, model.device, rounds=3)
-        yield {
-            "step": "speed",
-            "what": f"{shape}, {_dtype_name(dtype)}",
-            "tokens_per_second": corpus.num_targets
-            / float(np.median([measured.wall for measured in seconds["rbptrack"]])),
-            "over_bare": speed.speed_over_bare(seconds, "rbptrack"),
-            "peak_bytes": _measure(model, corpus)[1],
-        }
+        for shortest in (16, 512):
+            short = random_corpus(tokens, vocab_size=model.vocab_size, shortest=shortest)
+            first = speed.time_call(partial(speed.run_measurement, model, short, config), model.device)
+            bare_pass = partial(speed.compute_logits, model, speed.make_batches(short, config.batch_tokens))
+            bare_pass()
+            factor = max(2, math.ceil(scale.seconds / speed.time_call(bare_pass, model.device).wall))
+            long = random_corpus(factor * tokens, vocab_size=model.vocab_size, shortest=shortest)
+            methods = {
+                "bare": partial(speed.compute_logits, model, speed.make_batches(long, config.batch_tokens)),
+                "rbptrack": partial(speed.run_measurement, model, long, config),
+                "short": partial(speed.run_measurement, model, short, config),
+            }
+            seconds = speed.time_methods(methods, model.device, rounds=3)
+            wall = {name: float(np.median([measured.wall for measured in seconds[name]])) for name in methods}
+            per_token = (wall["rbptrack"] - wall["short"]) / (long.num_targets - short.num_targets)
+            yield {
+                "step": "speed",
+                "what": f"{shape}, {_dtype_name(dtype)}, documents of {shortest} to 512 tokens",
+                "tokens": long.num_targets,
+                "bare_seconds": wall["bare"],
+                "tokens_per_second": long.num_targets / wall["rbptrack"],
+                "over_bare": speed.speed_over_bare(seconds, "rbptrack"),
+                "microseconds_per_token": 1e6 * per_token,
+                "fixed_seconds": wall["short"] - per_token * short.num_targets,
+                "first_seconds": first.wall - wall["short"],
+                "peak_bytes": _measure(model, long)[1],
+            }
 
 
 @torch.inference_mode()
