@@ -536,7 +536,8 @@ def _read_lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
     if not isinstance(model_config, Mapping):
         model_config = {}
     settings = {name: general.get(name) for name in ("num_fewshot_seeds", "system_prompt", "use_chat_template")}
-    settings |= {**model_config, "generation_parameters": None}
+    settings |= {name: value for name, value in model_config.items() if value is not None}
+    settings["generation_parameters"] = None  # its entries are settings of their own
     generation = model_config.get("generation_parameters")
     if isinstance(generation, Mapping):
         settings |= generation
@@ -622,7 +623,7 @@ def _read_inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterat
             arguments.get("revision"),
             task,
             numbers[chosen],
-            None if samples is None else math.ceil(samples / epochs),
+            None if samples is None else -(-samples // epochs),  # rounded up
             (chosen, _version(evaluation.get("task_version") or None)),  # 0 is the version of a task without one
             conditions | repeated,
             settings | {"scorer_options": score.get("params")},
