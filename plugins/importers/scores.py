@@ -117,8 +117,8 @@ _REASONS: tuple[tuple[Names, str, str], ...] = (
      "model_sha path pretrained revision"),
     (Names.NOTHING, "says where the tokenizer is; each model has its own",
      "merge_file processor skip_tokenizer_init tokenizer tokenizer_backend tokenizer_call_args tokenizer_mode "
-     "tokenizer_model tokenizer_path tokenizer_revision tokenizer_type use_fast_image_processor use_fast_tokenizer "
-     "vocab_file"),
+     "tokenizer_model tokenizer_path tokenizer_revision tokenizer_type use_fast use_fast_image_processor "
+     "use_fast_tokenizer vocab_file"),
     (Names.NOTHING, "places the model on devices",
      "accelerator backend data_parallel_size device device_map device_map_option devices "
      "distributed_executor_backend dp_size execution_provider expert_model_parallel_size expert_parallel_size gpus "
@@ -617,7 +617,7 @@ def _read_inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterat
         chosen = yield from _choose_metric(task, numbers, metric)
         if not chosen:
             continue
-        repeated = {"epochs": epochs, "reducer": score.get("reducer")} if epochs > 1 else {}
+        repeated = {"epochs": epochs, "reducer": score.get("reducer") or "mean"} if epochs > 1 else {}
         yield Score(
             _inspected_model(evaluation.get("model"), arguments),
             arguments.get("revision"),
