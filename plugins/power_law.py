@@ -356,7 +356,7 @@ def _mispredicts(law: Law) -> bool:
     if law.sizes < 4:
         return False
     low, high = law.held_out().interval()  # takes less time than a p-value
-    return law.held_out().testable and not low <= 0 <= high
+    return low > 0 or high < 0
 
 
 def _rbp_of_ln_y(ln_y: float) -> float:
@@ -398,7 +398,7 @@ def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
         if ratio := family_laws.ratios.get(metric):
             numbers |= _with_ends("delta", ratio.alpha)
         numbers["tokens_above_k"] = fewest_above_k.get(metric, np.nan)
-        mispredicts = held_out.testable and not numbers["held_out_low"] <= 0 <= numbers["held_out_high"]
+        mispredicts = numbers["held_out_low"] > 0 or numbers["held_out_high"] < 0
         doubts = _doubts(numbers, mispredicts=mispredicts, bend=bend_text(law))
         rows.append(family_laws.family.keys | _metric_and_k(metric) | numbers | {"doubt": "; ".join(doubts)} | line)
     return rows

@@ -6,7 +6,6 @@ They need no config file. A measurement is logged only if its method `log` is ca
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shutil
 import tempfile
@@ -36,12 +35,11 @@ from rbptrack.figures.charts import rank_distribution, themed
 from rbptrack.ranks import RankTable
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.ranks.names import HEADLINE_KS, metric_label, rbp_name, se_name
-from rbptrack.ranks.words import word_surprisal
 from rbptrack.stats.laws import laws_by_metric
 from rbptrack.sweep.cells import cell_identity
 from rbptrack.sweep.measuring import measure_loaded
 from rbptrack.tracking import Facts, Outbox, Record, Store
-from rbptrack.tracking.names import TOKENS_FILE, UNSCORED_FILE, Metric, Tag
+from rbptrack.tracking.names import Metric, Tag
 
 if TYPE_CHECKING:
     import altair
@@ -95,18 +93,6 @@ class LoggableMeasurement(Measurement):
                 if name in self.record.metrics:
                     metrics[name] = self.record.metrics[name]
         return metrics
-
-    def words(self) -> pd.DataFrame:
-        """Return the words of all texts with their surprisal in nats. A word is a text between blanks.
-
-        Returns:
-            One row for each word, in the order of the texts: `document`, `word`, `surprisal` (the sum of -ln p over the
-            tokens of the word; NaN if one of them is not scored, such as the first token of a text), `worst_rank` and
-            `tokens` (the number of tokens).
-
-        """
-        texts = {int(number): text for number, text in json.loads((self.folder / TOKENS_FILE).read_text()).items()}
-        return word_surprisal(self.ranks, pd.read_parquet(self.folder / UNSCORED_FILE), texts)
 
     def plot(self) -> altair.TopLevelMixin:
         """Draw the distribution of ranks as an Altair chart."""

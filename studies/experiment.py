@@ -5,7 +5,6 @@ The first word of a claim says which number is computed from the outcomes of its
     covers    how often an interval contains the truth; it should be 95%
     false     how often a test finds a difference although there is none; it should be at most 5%
     found     how often a test finds a difference that exists
-    made      how often a test is made at all
     share     how often something else happens
     spread    90th percentile of a width, divided by its median
     error     90th percentile of the absolute error of a number without an interval

@@ -1,6 +1,6 @@
 """Writes the results of the studies into the documentation.
 
-The tables of docs/explanation/validity.md are made from studies/validity.csv, gates.csv and seeds.csv. The rates that
+The tables of docs/explanation/validity.md are made from studies/validity.csv, freedom.csv and seeds.csv. The rates that
 pages and docstrings quote are made from studies/validity.csv. `python -m studies.validity --table` writes all of them,
 and tests/test_docs.py checks that they are those of the CSV files.
 
@@ -27,9 +27,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from studies import gates, seeds
+from studies import freedom, seeds
 from studies.experiment import NOMINAL, ROOT, kind_of
-from studies.gates import LENGTHS
+from studies.freedom import LENGTHS
 
 CSV = ROOT / "studies/validity.csv"
 PAGE = "docs/explanation/validity.md"
@@ -68,7 +68,7 @@ def file_texts() -> dict[str, str]:
     """
     rows = pd.read_csv(CSV)
     tables = {title: make_table(rows) for title, make_table in TABLES.items()}
-    tables["other rules"] = gates_table(pd.read_csv(gates.CSV))
+    tables["other rules"] = freedom_table(pd.read_csv(freedom.CSV))
     tables["several runs of one size"] = seeds_table(pd.read_csv(seeds.CSV))
     by_name: dict[str, str] = {}
     for name in dict.fromkeys([PAGE, *(quote.file for quote in QUOTES)]):
@@ -150,7 +150,7 @@ def power_table(rows: pd.DataFrame) -> str:
 def other_numbers_table(rows: pd.DataFrame) -> str:
     """Return the table of numbers without a nominal value."""
     lines = ["| number | median | least | where | most | where |", "|---|---:|---:|---|---:|---|"]
-    chosen = rows["claim"].map(kind_of).isin(["share", "median", "error"]) & (rows["experiment"] != "deciding")
+    chosen = rows["claim"].map(kind_of).isin(["share", "median", "error"])
     for title, cells in _group_by_claim(rows[chosen & (_scatter_of_cells(rows) == "")]):
         ordered = cells.sort_values("value", kind="stable")
         least, most = ordered.iloc[0], ordered.iloc[-1]
@@ -172,41 +172,34 @@ def deciding_table(rows: pd.DataFrame) -> str:
     """
     lines = [
         "| documents, longest of 100 | α is covered (95) | 90th percentile of the width over its median "
-        "| Δα is falsely found, of all draws | tests that are made | false among these |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| Δα is falsely found (5) |",
+        "|---|---:|---:|---:|",
     ]
     rows = rows[rows["experiment"] == "deciding"]
     for documents, (lengths, label) in product((20, 50, 135), LENGTHS.items()):
         cells = rows[rows["where"].str.contains(rf"D={documents} \w+ {lengths}")]
         values_of_kind = dict(list(cells.groupby(cells["claim"].map(kind_of))["value"]))
         spread = values_of_kind["spread"].max()
-        percent_made = values_of_kind["made"]
         percent_false = values_of_kind["false"]
-        most_false = _format_false(percent_false.max())
         lines.append(
             f"| {documents}, {label} | {_range_text(values_of_kind['covers'])} "
             f"| at most {_format_number(spread, bold=spread > 2.5)} "
-            f"| {_range_text(values_of_kind['share'])} | {_percent_range(percent_made.min(), percent_made.max())} "
-            f"| {percent_false.min():.1f} to {most_false} |"
+            f"| {percent_false.min():.1f} to {_format_false(percent_false.max())} |"
         )
     return "\n".join(lines)
 
 
-def gates_table(rows: pd.DataFrame) -> str:
-    """Return the table of rules for intervals and tests. rows: those of studies/gates.csv."""
+def freedom_table(rows: pd.DataFrame) -> str:
+    """Return the table of rules for degrees of freedom. rows: those of studies/freedom.csv."""
     lines = [
-        "| what is tested | d | longest of 100 | Δα is covered (95) | tests that are made "
-        "| false among these: all, worst cell | Δα = 0.03 is found | 90th percentile of the width over its median |",
-        "|---|---|---|---:|---:|---:|---:|---:|",
+        "| d | longest of 100 | Δα is covered (95): worst to best cell | median | Δα = 0.03 is found "
+        "| 90th percentile of the width over its median |",
+        "|---|---|---:|---:|---:|---:|",
     ]
     for row in rows.to_dict("records"):
-        false_max = "too few"
-        if not np.isnan(row["false_max"]):
-            false_max = _format_false(row["false_max"])
         lines.append(
-            f"| {row['tested_draws']} | {row['df_rule']} | {LENGTHS[row['lengths']]} "
-            f"| {_format_coverage(row['covered_min'])} to {row['covered_max']:.1f} "
-            f"| {_percent_range(row['tested_min'], row['tested_max'])} | {row['false_all']:.1f}, {false_max} "
+            f"| {row['rule']} | {LENGTHS[row['lengths']]} "
+            f"| {_format_coverage(row['covered_min'])} to {row['covered_max']:.1f} | {row['covered_median']:.1f} "
             f"| {_percent_range(row['found_min'], row['found_max'])} | at most {row['spread_max']:.1f} |"
         )
     return "\n".join(lines)

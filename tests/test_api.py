@@ -98,16 +98,6 @@ def test_measure_names_a_model_by_its_type_and_its_number_of_parameters(
     assert repr(measurement).startswith("gpt_neox-5.68k / texts")
 
 
-def test_words_of_a_measurement_hold_its_texts_and_nats(measurement: LoggableMeasurement) -> None:
-    words = measurement.words()
-    assert set(words["document"]) == {0, 1}
-    complete = words.dropna()
-    assert (complete["surprisal"] > 0).all()
-    assert (complete["worst_rank"] >= 1).all()
-    nats = -measurement.ranks.column("logprob").sum()
-    assert 0 < complete["surprisal"].sum() <= nats + 1e-6
-
-
 def test_plot_of_a_measurement_is_a_vega_chart(measurement: LoggableMeasurement) -> None:
     assert measurement.plot().to_dict()["$schema"]
 

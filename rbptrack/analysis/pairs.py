@@ -38,7 +38,7 @@ CHANGES_GLOSSARY: dict[str, str | Term] = {
     "lost": Term("share of the tokens that A ranks first and B does not", form=".2%"),
     "gained": Term("share of the tokens that B ranks first and A does not", form=".2%"),
     "moved": Term("share of the tokens with different ranks in A and B", form=".2%"),
-    "deciding": Term("effective number of documents that decide the difference; below 4 it is not tested", form=".0f"),
+    "deciding": Term("effective number of documents that decide the difference", form=".0f"),
     "document": "number of the document in the selection",
     "position": "the token's index in its document",
     "token": "the token",

@@ -8,8 +8,8 @@ The verdict of a row is then one of these:
 - `above` or `below`: the estimate differs from the null value at the corrected level.
 - `undecided`: neither.
 
-A row without a p has no verdict. If fewer than 4 documents decide an estimate (`Estimate.deciding_documents`), its row
-has an interval but no p, and a note names the row.
+A row without an interval has no p and no verdict. If fewer than 4 documents decide an estimate
+(`Estimate.deciding_documents`), a note names the row.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import pandas as pd
 
 from rbptrack.base.formatting import compact, format_number
 from rbptrack.ranks.names import metric_label, parse_rbp_name
-from rbptrack.stats.estimate import MIN_DECIDING, Estimate
-from rbptrack.stats.rounding import ROUNDING
+from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.rounding import ROUNDING, TIED
 
 LEVEL = 0.95
 """The level of all intervals. The level of tests is 1 - LEVEL."""
@@ -37,6 +37,9 @@ COLUMNS = ["question", "family", "dataset", "metric", "estimate", "low", "high",
 
 VERDICTS = ("above", "below", "same", "undecided", "")
 """The verdicts. A row without a p has the empty verdict."""
+
+FEW_DECIDING = 4
+"""If fewer documents than this decide a number, a note says how many."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
     _answers: list[_Answer] = field(default_factory=list, repr=False)
-    _untested_rows: dict[tuple[str, str, str], list[str]] = field(default_factory=dict, repr=False)
+    _rows_of_few_documents: dict[tuple[str, str, str], list[str]] = field(default_factory=dict, repr=False)
     _results: pd.DataFrame | None = field(default=None, repr=False)
     _frames: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)  # of questions, since the last `add`
 
@@ -177,8 +180,8 @@ class Report:
             ends = ends[::-1]
         keys = {"question": question, "family": family, "dataset": dataset, "metric": metric}
         numbers = {"estimate": float(show(estimate.value)), "low": ends[0], "high": ends[1]}
-        if null is not None and estimate.has_interval and not estimate.testable:
-            self._note_untested_row(question, family, dataset, _row_name(metric, case, estimate.deciding_documents))
+        if estimate.has_interval and estimate.deciding_documents < FEW_DECIDING * (1 - TIED):
+            self._note_few_documents(question, family, dataset, _row_name(metric, case, estimate.deciding_documents))
         beside = dict(beside or {})
         answer = _Answer(keys | numbers | case | beside, list(case), list(beside), isfinite(margin))
         if null is not None:
@@ -192,14 +195,13 @@ class Report:
         self._results = None
         self._frames.clear()
 
-    def _note_untested_row(self, question: str, family: str, dataset: str, row_name: str) -> None:
-        title = self.term(question).title
-        rule = f"{family} on {dataset}: {title} is tested if at least {MIN_DECIDING} documents decide it. Not tested:"
-        row_names = self._untested_rows.setdefault((question, family, dataset), [])
-        former_note = f"{rule} {_shortened_rows(row_names)}."
+    def _note_few_documents(self, question: str, family: str, dataset: str, row_name: str) -> None:
+        begin = f"{family} on {dataset}: few documents decide {self.term(question).title}:"
+        row_names = self._rows_of_few_documents.setdefault((question, family, dataset), [])
+        former_note = f"{begin} {_shortened_rows(row_names)}."
         self.notes = [note for note in self.notes if note != former_note]
         row_names.append(row_name)
-        self.notes.append(f"{rule} {_shortened_rows(row_names)}.")
+        self.notes.append(f"{begin} {_shortened_rows(row_names)}.")
 
     @property
     def results(self) -> pd.DataFrame:
@@ -297,9 +299,9 @@ def _shortened_rows(row_names: Sequence[str]) -> str:
 
 
 def _row_name(metric: str, case: Mapping[str, Any], deciding: float) -> str:
-    """Return the name of a row that is not tested: `RBP_1, N = 4, 3.6 documents`.
+    """Return the name of a row that few documents decide: `RBP_1, N = 4, 3.6 documents`.
 
-    The number of deciding documents is rounded down, so it stays below `MIN_DECIDING`.
+    The number of deciding documents is rounded down, so it stays below `FEW_DECIDING`.
     """
     parts = [key_text("metric", metric)]
     for name, value in case.items():

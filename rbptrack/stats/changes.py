@@ -353,7 +353,7 @@ def judge(changes: Sequence[Change], tolerance: float, documents: int) -> Answer
         if one_sided * len(changes) < 0.05:
             return "worse"
         _, high = worse_by.interval()
-        within = within and worse_by.testable and high <= tolerance
+        within = within and high <= tolerance
     if not within:
         return "undecided"
     return "within" if documents >= MIN_WITHIN else "rare"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf, nan, sqrt
+from math import inf, sqrt
 
 import numpy as np
 import scipy
@@ -20,6 +20,7 @@ from rbptrack.ranks import FloatArray
 from rbptrack.stats.documents import combined_influences, estimate_from_influences
 from rbptrack.stats.estimate import Estimate, sum_of_variances
 from rbptrack.stats.laws import Law
+from rbptrack.stats.lines import variance_of_models
 
 MIN_POOLED = 3
 """The smallest number of exponents that a random-effects mean is computed from."""
@@ -53,13 +54,13 @@ def difference_of_exponents(first: Law, second: Law) -> Estimate:
 
 
 def pooled_scatter(laws: Sequence[Law]) -> tuple[float, float]:
-    """Return the variance of ln y around the laws, pooled over several laws, and its degrees of freedom.
+    """Return the variance of the models around the laws, pooled over several laws, and its degrees of freedom.
 
-    The variance is NaN if no law has more than 2 sizes.
+    The noise of documents is subtracted, as in `Law.scatter`. The variance is NaN if no law has more than 2 sizes.
     """
     df = float(sum(law.sizes - 2 for law in laws))
     squares = sum(float(law.residuals @ law.residuals) for law in laws)
-    return (squares / df if df > 0 else nan), df
+    return float(variance_of_models(np.array(squares), np.array(sum(law.noise for law in laws)), df)), df
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def mean_over_datasets(laws: Sequence[Law]) -> Mean | None:
 
     A model may lie above its law on every dataset, or below its law on every dataset. More datasets do not reduce this
     common scatter, so the interval of the mean includes it. It is estimated from the residuals of each model, averaged
-    over the datasets. The remaining scatter is treated as independent between datasets.
+    over the datasets. The remaining scatter is treated as independent between datasets. The noise of documents is
+    subtracted from both, as in `Law.scatter`.
 
     Returns None if an exponent has no interval, or if there are fewer than `MIN_POOLED` laws.
 
@@ -102,13 +104,16 @@ def mean_over_datasets(laws: Sequence[Law]) -> Mean | None:
     common_residuals = residuals.mean(axis=0)
     df = laws[0].sizes - 2
     weights = laws[0].alpha_weights
+    noise = np.array([law.noise for law in laws])
+    # The noise of a law's residuals minus the mean residuals, and that of the mean residuals.
+    remaining_noise = noise * (1 - 2 / number) + noise.mean() / number
     exponents = []
-    for law, law_residuals in zip(laws, residuals, strict=True):
-        squares = float(((law_residuals - common_residuals) ** 2).sum()) * number / (number - 1)
-        exponents.append(law.alpha_with_scatter(squares / df if df > 0 else nan, df))
-    common_scatter = nan
-    if df > 0:
-        common_scatter = float(common_residuals @ common_residuals) / df * float(weights @ weights)
+    for law, law_residuals, law_noise in zip(laws, residuals, remaining_noise, strict=True):
+        squares = ((law_residuals - common_residuals) ** 2).sum()
+        scatter = float(variance_of_models(squares, law_noise, df)) * number / (number - 1)
+        exponents.append(law.alpha_with_scatter(scatter, df))
+    common_variance = variance_of_models((common_residuals**2).sum(), noise.mean() / number, df)
+    common_scatter = float(common_variance) * float(weights @ weights)
     return random_effects(exponents, Estimate(0.0, scatter=common_scatter, df=df))
 
 

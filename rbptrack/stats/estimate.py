@@ -11,14 +11,6 @@ from rbptrack.stats.rounding import ROUNDING
 
 MIN_P = 1e-100  # the smallest probability of a tail: quantiles of t overflow at smaller ones
 
-MIN_DECIDING = 4
-"""The fewest documents that must decide a number before it is tested.
-
-With fewer, the number has an interval but no p-value.
-"""
-
-_TOLERANCE = 1e-9  # of the comparison with `MIN_DECIDING`: a rounding error must not decide whether there is a test
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -51,11 +43,6 @@ class Estimate:
         return self.df > 0 and isfinite(self.value + self.sampling + self.scatter)
 
     @property
-    def testable(self) -> bool:
-        """Whether the number has an interval, and at least `MIN_DECIDING` documents decide it."""
-        return self.has_interval and self.deciding_documents > MIN_DECIDING - _TOLERANCE
-
-    @property
     def se(self) -> float:
         """The standard error; NaN if the number has no interval."""
         return sqrt(max(self.sampling + self.scatter, 0.0)) if self.has_interval else nan
@@ -79,9 +66,9 @@ class Estimate:
         """Return the two-sided p-value of the hypothesis that the true value is `null`.
 
         The p-value is 1 - L, where L is the level at which an end of the interval equals `null`. It is NaN if the
-        number is not `testable`.
+        number has no interval.
         """
-        if not self.testable:
+        if not self.has_interval:
             return nan
         distance = abs(self.value - null)
         if distance <= ROUNDING * max(abs(self.value), abs(null)):

@@ -183,8 +183,13 @@ class Law:
         return np.asarray(self.lines.residuals[self.place])
 
     @property
+    def noise(self) -> float:
+        """The part of the sum of squared residuals that the noise of documents is expected to cause."""
+        return float(self.lines.noise[self.place])
+
+    @property
     def scatter(self) -> float:
-        """The variance of ln y around the law; NaN with 2 sizes."""
+        """The variance of the models around the law, without the noise of documents; NaN with 2 sizes."""
         return float(self.lines.scatter[self.place])
 
 

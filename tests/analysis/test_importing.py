@@ -23,7 +23,7 @@ DIGITS = "9" * 400
     [
         ({"non_embedding_params": "-5"}, "non_embedding_params: .* 1; got '-5'"),
         ({"non_embedding_params": "5.5"}, r"non_embedding_params: .*'5\.5'"),
-        ({"non_embedding_params": DIGITS}, "non_embedding_params: .*1000000000000000000"),
+        ({"non_embedding_params": DIGITS}, "non_embedding_params: .*1,000,000,000,000,000,000"),
         ({"ce": "NaN"}, "ce: .*'NaN'"),
         ({"ce": "inf"}, "ce: .*'inf'"),
         ({"ce": "-1"}, "ce: .* 0; got '-1'"),

@@ -145,13 +145,16 @@ def test_contrasts_compares_rbp_10_and_rbp_100_with_rbp_1() -> None:
 def test_contrasts_pools_the_scatter_of_two_laws() -> None:
     parts = [measurements("a"), measurements("b", alpha=0.2)]
     row = result(report_of(*parts), "pooled", "rbp_1", family="a")
+    fitted = []
+    for rows, tables in parts:
+        runs = Runs(pd.DataFrame(rows), RankTables(tables))
+        fitted += laws(SIZES, [runs.document_counts(run["run_id"], [1]) for run in rows], neg_log_rbp)
     squares = [residuals @ residuals for _, residuals in map(line_of, parts)]
-    assert row["scatter"] == pytest.approx(np.sqrt(squares[0] / 3))
-    assert row["pooled_scatter"] == pytest.approx(np.sqrt(sum(squares) / 6))
-    rows, tables = parts[0]
-    runs = Runs(pd.DataFrame(rows), RankTables(tables))
-    [law] = laws(SIZES, [runs.document_counts(run["run_id"], [1]) for run in rows], neg_log_rbp)
-    assert (row["low"], row["high"]) == pytest.approx(law.alpha_with_scatter(sum(squares) / 6, 6).interval())
+    noise = [law.noise for law in fitted]
+    assert row["scatter"] == pytest.approx(np.sqrt((squares[0] - 2 / 3 * noise[0]) / 3))
+    variance = (sum(squares) - 5 / 6 * sum(noise)) / 6
+    assert row["pooled_scatter"] == pytest.approx(np.sqrt(variance))
+    assert (row["low"], row["high"]) == pytest.approx(fitted[0].alpha_with_scatter(variance, 6).interval())
 
 
 def test_contrasts_of_one_law_has_no_pooled_scatter() -> None:

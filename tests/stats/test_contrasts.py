@@ -229,7 +229,7 @@ def test_mean_over_families_counts_the_influences_that_families_share_once() -> 
     rng = np.random.default_rng(8)
     law = law_of_family(rng, *random_documents(rng))
     influences = [DocumentInfluences(u, law.documents.shares) for u in law.documents.u.T]
-    fitted = [fit(S, np.exp(-0.1 * X + rng.normal(0, 0.01, 5)), influences) for _ in range(4)]
+    fitted = [fit(S, np.exp(-0.1 * X + rng.normal(0, 0.05, 5)), influences) for _ in range(4)]
     mean = mean_over_families(fitted).mean
     independent = random_effects([replace(each.alpha, sampling=0.0) for each in fitted], Estimate(0.0)).mean
     assert mean.sampling == pytest.approx(law.alpha.sampling)

@@ -182,29 +182,13 @@ def test_interval_covers_if_a_few_documents_hold_most_tokens() -> None:
     assert covered / 400 > 0.95
 
 
-@pytest.mark.parametrize(("documents", "has_p"), [(1, False), (3, False), (4, True), (30, True)])
-def test_number_that_fewer_than_4_documents_decide_has_interval_but_no_p(documents: int, has_p: bool) -> None:
+@pytest.mark.parametrize("documents", [1, 3, 30])
+def test_number_that_few_documents_decide_has_interval_and_p(documents: int) -> None:
     u = np.zeros(40)
     u[:documents] = np.where(np.arange(documents) % 2, 1.0, -1.0)
     number = estimate_from_influences(np.array(1.0), u, np.full(40, 1 / 40))
     assert number.deciding_documents == pytest.approx(documents)
-    assert np.isfinite(number.half_width())
-    assert np.isfinite(number.p()) == has_p
-
-
-@pytest.mark.parametrize("rounding", [-1e-15, 0.0, 1e-15])
-def test_testable_does_not_depend_on_rounding_of_influences(rounding: float) -> None:
-    u = np.zeros(30)
-    u[:4] = 1.0 + rounding * np.arange(4)
-    assert estimate_from_influences(np.array(1.0), u, np.full(30, 1 / 30)).testable
-
-
-def test_estimate_of_equal_documents_has_half_width_0() -> None:
-    """Every document has the same CE. Without one document, CE changes by rounding alone."""
-    tokens = np.random.default_rng(1).integers(1, 1000, 50)
-    number = estimate(counts_of(tokens, tokens * (1 / 3)), cross_entropy)
-    assert number.half_width() == 0
-    assert number.deciding_documents == 50
+    assert number.p(number.value + number.half_width()) == pytest.approx(0.05)
 
 
 def test_interval_of_number_that_one_document_decides_is_wide() -> None:

@@ -107,7 +107,7 @@ def test_influences_that_differ_between_sizes_add_variance_to_alpha() -> None:
     assert law.alpha.sampling > 0
 
 
-def test_alpha_that_one_document_decides_has_wide_interval_and_no_p() -> None:
+def test_alpha_that_one_document_decides_has_wide_interval() -> None:
     """Only one of 40 documents has an influence, at the largest size. So K is 1, and t has 3K - 1 = 2 df."""
     s, y = points_near_law(sigma=0.0)
     u = np.zeros((6, 40))
@@ -115,7 +115,6 @@ def test_alpha_that_one_document_decides_has_wide_interval_and_no_p() -> None:
     alpha = fit(s, y, influences_of_equal_lengths(u)).alpha
     assert alpha.sampling_df == pytest.approx(2)
     assert alpha.half_width() == pytest.approx(stats.t.ppf(0.975, 2) * alpha.sampling**0.5, rel=1e-6)
-    assert np.isnan(alpha.p())
 
 
 def test_held_out_is_error_of_prediction_at_largest_size() -> None:
@@ -361,3 +360,40 @@ def test_interval_of_alpha_covers_if_models_of_one_size_share_a_deviation(seeds)
         low, high = law.alpha.interval()
         covered += low < 0.1 < high
     assert 0.92 < covered / 500 < 0.98
+
+
+def test_scatter_of_law_is_without_the_noise_of_documents() -> None:
+    """The residual maker M of a line through 4 equal steps of ln S: tr(M Sigma) is the sum of M * Sigma."""
+    rng = np.random.default_rng(3)
+    s = np.geomspace(1e6, 1e9, 4)
+    u = rng.normal(0, 0.002, (4, 50))
+    y = s**-0.1 * np.exp([0.02, -0.02, -0.02, 0.02])
+    law = fit(s, y, influences_of_equal_lengths(u))
+    design = np.stack([np.ones(4), np.log(s)], axis=1)
+    maker = np.eye(4) - design @ np.linalg.pinv(design)
+    noise = np.trace(maker @ law.sigma)
+    assert law.noise == pytest.approx(noise)
+    assert law.scatter == pytest.approx((4 * 0.02**2 - noise / 2) / 2)
+    assert fit(s, y).scatter == pytest.approx(4 * 0.02**2 / 2)
+
+
+def test_scatter_of_law_that_documents_explain_is_0() -> None:
+    s = np.geomspace(1e6, 1e9, 7)
+    u = np.random.default_rng(3).normal(0, 0.02, (7, 50))
+    law = fit(s, s**-0.1, influences_of_equal_lengths(u))
+    assert law.scatter == law.alpha.scatter == law.bend().scatter == 0
+    assert law.alpha.half_width() > 0
+
+
+def test_bend_is_without_the_noise_of_documents() -> None:
+    s = np.geomspace(1e6, 1e9, 5)
+    rng = np.random.default_rng(3)
+    u = rng.normal(0, 0.002, (5, 50))
+    law = fit(s, s**-0.1 * np.exp(rng.normal(0, 0.05, 5)), influences_of_equal_lengths(u))
+    x = np.log(s) - np.log(s).mean()
+    design = np.stack([np.ones(5), x, x**2], axis=1)
+    inverse = np.linalg.pinv(design)
+    maker = np.eye(5) - design @ inverse
+    variance = (law.lines.ln_y[0] @ maker @ law.lines.ln_y[0] - np.trace(maker @ law.sigma) / 2) / 2
+    assert law.bend().value == pytest.approx(inverse[2] @ law.lines.ln_y[0])
+    assert law.bend().scatter == pytest.approx(variance * inverse[2] @ inverse[2])
