@@ -137,18 +137,18 @@ def compare_with_transformers(name: str, folder: Path, dataset_words: list[str])
     rank, logprob = ranks_by_transformers(folder, model.file, corpus)
     moved_share = float((table.rank != rank).mean())
     largest_difference = float(np.abs(table.column("logprob") - logprob).max())
-    assert measured.ce_parts is not None
-    rank_part, rest_part = measured.ce_parts
+    assert measured.sums.ce_parts is not None
+    rank_part, rest_part = measured.sums.ce_parts
     line = {
         "model": name,
         "dataset": config.dataset.name,
         "tokens": len(rank),
         "ranks that differ": int((table.rank != rank).sum()),
         "ln p, largest difference": largest_difference,
-        "ce": measured.ce,
+        "ce": measured.sums.histogram.ce,
         "E[ln R]": rank_part,
         "E[-ln pR]": rest_part,
-        "rbp_1": measured.rbp(1),
+        "rbp_1": measured.sums.histogram.rbp(1),
         "seconds": round(seconds, 1),
         "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
     }

@@ -26,12 +26,11 @@ from pathlib import Path
 
 import numpy as np
 
-from rbptrack.config.paths import cells_folder
 from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
+from rbptrack.measurement.document import fingerprint
 from rbptrack.ranks import FloatArray, RankTable, log_grid
-from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Outbox, Store
-from studies.synthetic import draw_ranks, write_cell
+from studies.synthetic import describe_cell, draw_ranks, write_cell
 
 ROOT = Path(__file__).parent.parent
 VOCABULARY = 50_304
@@ -100,27 +99,21 @@ def neg_log_rbp(k: FloatArray, s: float, dataset: int) -> FloatArray:
 def deliver_measurement(store: Store, *, family: str, s: float, dataset: int, documents: int, length: int) -> None:
     """Write one measurement and deliver it to the store, unless the store has it already."""
     dataset_name = f"texts-{dataset}"
-    identity = {"family": family, "size": f"{s:.3g}", "dataset": dataset_name, "tokens": documents * length}
-    identity_hash = fingerprint(identity)
-    if store.find(identity_hash):
-        return
-    folder = cells_folder() / identity_hash
-    folder.mkdir(parents=True, exist_ok=True)
-    ranks = draw_rank_table(s, family=family, dataset=dataset, documents=documents, length=length)
     config = Config(
         model=ModelConfig(family=family, size=f"{s:.3g}"),
         dataset=DatasetConfig(name=dataset_name, seq_len=length + 1),
         k=KConfig(values=KS),
     )
+    if store.find(fingerprint(describe_cell(config))):
+        return
+    ranks = draw_rank_table(s, family=family, dataset=dataset, documents=documents, length=length)
     values = {
         "sweep": "synthetic",
         "documents_hash": dataset_name,
         "non_embedding_params": int(s),
         "total_params": int(s + 2 * VOCABULARY * 512),
-        "vocab_size": VOCABULARY,
-        "documents": documents,
     }
-    write_cell(folder, ranks, config, identity, values, documents=documents)
+    folder = write_cell(ranks, config, values, documents=documents)
     Outbox(store).write_address(folder)
     Outbox(store).deliver(folder)
 

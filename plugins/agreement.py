@@ -147,7 +147,7 @@ def _pairs_of_model(rows: pd.DataFrame) -> Iterator[Pair]:
         yield from pairwise(checkpoint.iloc[0] for checkpoint in checkpoints)
         for checkpoint in checkpoints:
             yield from _pairs_with_first(checkpoint)
-    for _, same_weights in ordered.groupby(["training_tokens", "revision", "commit"], dropna=False):
+    for _, same_weights in ordered.groupby(["training_tokens", "checkpoint", "commit"], dropna=False):
         yield from _pairs_with_first(same_weights.drop_duplicates("dtype"))
 
 

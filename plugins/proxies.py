@@ -39,9 +39,9 @@ from rbptrack.analysis import (
     join_scores,
     last_checkpoints,
     listed,
-    newest_runs,
     split_by_facts,
     unused_scores,
+    without_conflicts,
     without_repeats,
 )
 from rbptrack.figures import facets
@@ -112,12 +112,12 @@ class Proxies(Analyzer):
         tables = []
         frame = without_repeats(runs.frame[runs.frame["vocab_size"].notna() & ~runs["without_ranks"].fillna(False)])
         for dataset, rows in _comparable_groups(frame):
-            newest, replaced_notes = newest_runs(rows)
-            proxies, notes = self._read_proxies(runs, newest)
-            report.notes += [*(f"{dataset}: {note}" for note in replaced_notes), *notes]
+            kept, conflicts = without_conflicts(rows)
+            proxies, notes = self._read_proxies(runs, kept)
+            report.notes += [*(f"{dataset}: {note}" for note in conflicts), *notes]
             if not proxies:
                 continue
-            with_proxies = newest[newest["run_id"].isin(list(proxies))]
+            with_proxies = kept[kept["run_id"].isin(list(proxies))]
             for task, scored in join_scores(with_proxies, scores).groupby("task", sort=True):
                 models = last_checkpoints(scored)
                 values = np.stack([proxies[run_id] for run_id in models["run_id"]])

@@ -30,10 +30,10 @@ from rbptrack.analysis import (
     differing_facts,
     join_clauses,
     listed,
-    newest_runs,
     read_families,
     split_by_facts,
     verdict_clause,
+    without_conflicts,
     without_repeats,
 )
 from rbptrack.figures import facets
@@ -200,28 +200,29 @@ def _comparable_checkpoints(frame: pd.DataFrame) -> tuple[list[tuple[str, str, p
         keys = [key for key in differing_facts(rows) if key not in POINT_COLUMNS]
         for label, part in split_by_facts(rows, keys):
             name = f"{family} {label}".strip()
-            newest, replaced_notes = newest_runs(part)
-            notes += [f"{name} on {dataset}: {note}" for note in replaced_notes]
-            repeats = _repeats_checkpoint(newest)
+            kept, conflicts = without_conflicts(part)
+            notes += [f"{name} on {dataset}: {note}" for note in conflicts]
+            repeats = _repeats_checkpoint(kept)
             if repeats.any():
-                models = listed(list(dict.fromkeys(newest.loc[repeats, "model"])))
+                models = listed(list(dict.fromkeys(kept.loc[repeats, "model"])))
                 notes.append(
-                    f"{name} on {dataset}: left out {models}, because another revision is the same checkpoint."
+                    f"{name} on {dataset}: left out {models}, because it is the same checkpoint as another one."
                 )
-            groups.append((name, str(dataset), newest[~repeats]))
+            groups.append((name, str(dataset), kept[~repeats]))
     return groups, notes
 
 
 def _repeats_checkpoint(rows: pd.DataFrame) -> pd.Series[bool]:
-    """Return whether each row is a checkpoint that another row has under another revision, (rows,).
+    """Return whether each row is a checkpoint that another row has under another name, (rows,).
 
-    The revision `main`, for example, is usually also the last step. The revision that most rows have is kept.
+    The final weights, for example, are usually also the last step. The name that most rows have is kept.
     """
-    revision = rows["revision"].fillna("")
+    checkpoint = rows["checkpoint"].fillna("")
     model = rows["model"].str.partition("@")[0]
-    by_use = rows.assign(uses=revision.map(revision.value_counts())).sort_values("uses", ascending=False, kind="stable")
-    kept = revision[by_use.index].groupby([model, rows["training_tokens"]]).transform("first")
-    return revision != kept.reindex(rows.index)
+    uses = checkpoint.map(checkpoint.value_counts())
+    by_use = rows.assign(uses=uses).sort_values("uses", ascending=False, kind="stable")
+    kept = checkpoint[by_use.index].groupby([model, rows["training_tokens"]]).transform("first")
+    return checkpoint != kept.reindex(rows.index)
 
 
 def _headline(report: Report) -> str:

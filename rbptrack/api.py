@@ -6,6 +6,8 @@ They need no config file. A measurement is logged only if its method `log` is ca
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import re
 import shutil
 import tempfile
@@ -13,10 +15,10 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import pandas as pd
@@ -32,20 +34,23 @@ from rbptrack.config.compose import config_from_values
 from rbptrack.config.schema import Config, SequenceRule
 from rbptrack.discovery import ANALYZERS, find_plugins, run_analyzer
 from rbptrack.figures.charts import rank_distribution, themed
-from rbptrack.ranks import RankTable
-from rbptrack.ranks.measurement import Measurement
+from rbptrack.measurement.describe import describe
+from rbptrack.measurement.document import Measurement
+from rbptrack.measurement.files import RANKS_FILE, TOKENS_FILE, UNSCORED_FILE
+from rbptrack.measurement.record import read_measurement
+from rbptrack.ranks import DocumentCounts, FloatArray, RankHistogram, RankTable
 from rbptrack.ranks.names import HEADLINE_KS, metric_label, rbp_name, se_name
+from rbptrack.ranks.words import word_surprisal
 from rbptrack.stats.laws import laws_by_metric
-from rbptrack.sweep.cells import cell_identity
-from rbptrack.sweep.measuring import measure_loaded
-from rbptrack.tracking import Facts, Outbox, Record, Store
-from rbptrack.tracking.names import Metric, Tag
+from rbptrack.sweep.measuring import describe_model, measure_loaded
+from rbptrack.tracking import Outbox, Store
 
 if TYPE_CHECKING:
     import altair
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from rbptrack.corpus.sequences import Corpus
+    from rbptrack.engine import Ranked
 
 DEFAULT_KS = (1, 3, 10, 30, 100)
 DEFAULT_SEQ_LEN = 512
@@ -56,47 +61,106 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LoggableMeasurement(Measurement):
+class LoggableMeasurement:
     """A measurement that `measure` returns. It can be printed, plotted and logged to MLflow.
 
     Attributes:
-        record: the tags, params and metrics of the run that `log` makes. The files in `folder`, such as the tables of
-            documents and tokens, become the artifacts of the run.
+        measurement: the names, settings and results of the measurement, such as `measurement.ce_se`.
+        counts: tokens, nats and hits of each document, at the k of `measure`.
+        histogram: the number of tokens with each rank.
+        folder: the folder of the files that become the artifacts of a run. It is removed with this object.
 
     """
 
-    record: Record
+    measurement: Measurement
+    counts: DocumentCounts
+    histogram: RankHistogram
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """The names of model and dataset, such as `pythia-70m@step1000 / wiki`."""
+        return self.measurement.title
 
     @property
     def model(self) -> str:
         """The name of the model, such as `pythia-70m@step1000`."""
-        return self.record.tags[Tag.MODEL]
+        return self.measurement.model
 
     @property
     def dataset(self) -> str:
         """The name of the dataset."""
-        return self.record.tags[Tag.DATASET]
+        return self.measurement.dataset
 
     @property
     def non_embedding_params(self) -> int:
         """S: the number of parameters without embeddings and output head, counted from the module."""
-        return int(self.record.metrics[Metric.NON_EMBEDDING_PARAMS])
+        return int(self.measurement.non_embedding_params or 0)
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of scored tokens."""
+        return self.histogram.num_tokens
+
+    @property
+    def ce(self) -> float:
+        """Cross-entropy: the mean of -ln p(target), nats."""
+        return self.histogram.ce
+
+    @property
+    def ce_se(self) -> float:
+        """The standard error of `ce` over documents, nats. NaN with fewer than 20 documents."""
+        return math.nan if self.measurement.ce_se is None else self.measurement.ce_se
+
+    @property
+    def perplexity(self) -> float:
+        """exp(ce)."""
+        return math.exp(self.ce)
+
+    @overload
+    def rbp(self, k: int) -> float: ...
+    @overload
+    def rbp(self, k: Iterable[int]) -> FloatArray: ...
+    def rbp(self, k: Any) -> Any:
+        """Return RBP_k, the share of tokens with rank at most k. For several k, return an array.
+
+        Raises BadInput if a k is not a whole number from 1 to |V|.
+        """
+        return self.histogram.rbp(k)
+
+    @property
+    def ranks(self) -> RankTable:
+        """The rank table, read from disk."""
+        return RankTable.read(self.folder / RANKS_FILE)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rank table as a DataFrame with a row for each scored token."""
+        return self.ranks.to_pandas()
 
     def metrics(self) -> dict[str, float]:
         """Return `ce` (in nats per token) and `rbp_<k>` by name.
 
         With at least 20 documents, the result also has their standard errors over documents, `ce_se` and `rbp_<k>_se`.
         """
-        metrics = {}
-        for metric in ("ce", *map(rbp_name, self.counts.ks)):
-            for name in (metric, se_name(metric)):
-                if name in self.record.metrics:
-                    metrics[name] = self.record.metrics[name]
-        return metrics
+        known = self.measurement.metrics()
+        names = [name for metric in ("ce", *map(rbp_name, self.counts.ks)) for name in (metric, se_name(metric))]
+        return {name: known[name] for name in names if name in known}
+
+    def words(self) -> pd.DataFrame:
+        """Return the words of all texts with their surprisal in nats. A word is a text between blanks.
+
+        Returns:
+            One row for each word, in the order of the texts: `document`, `word`, `surprisal` (the sum of -ln p over the
+            tokens of the word; NaN if one of them is not scored, such as the first token of a text), `worst_rank` and
+            `tokens` (the number of tokens).
+
+        """
+        texts = {int(number): text for number, text in json.loads((self.folder / TOKENS_FILE).read_text()).items()}
+        return word_surprisal(self.ranks, pd.read_parquet(self.folder / UNSCORED_FILE), texts)
 
     def plot(self) -> altair.TopLevelMixin:
         """Draw the distribution of ranks as an Altair chart."""
-        chart: altair.TopLevelMixin = themed(rank_distribution(self.histogram, self.record.name))
+        chart: altair.TopLevelMixin = themed(rank_distribution(self.histogram, self.name))
         return chart
 
     def log(self, *, tracking_uri: str = "", experiment: str = "", sweep: str = "") -> str:
@@ -116,10 +180,10 @@ class LoggableMeasurement(Measurement):
             StoreRefuses: the store refuses the request. The measurement waits in mlruns/cells for the next command.
 
         """
-        record = self.record
+        record = read_measurement(self.folder)
         if sweep != "":
             check_name("sweep", sweep)
-            record = replace(record, tags=record.tags | {Tag.SWEEP: sweep})
+            record.measurement = record.measurement.updated({"sweep": sweep})
         outbox = Outbox(Store(tracking_uri, experiment))
         with tempfile.TemporaryDirectory(prefix="rbptrack-") as name:
             folder = Path(name) / record.fingerprint
@@ -137,7 +201,7 @@ class LoggableMeasurement(Measurement):
     @property
     def _title(self) -> str:
         size = compact(self.non_embedding_params)
-        return f"{self.record.name}: {self.num_tokens:,} scored tokens, S = {size}"
+        return f"{self.name}: {self.num_tokens:,} scored tokens, S = {size}"
 
     @property
     def _table(self) -> pd.DataFrame:
@@ -167,7 +231,7 @@ def measure(
     seq_len: int | None = None,
     context: int = 32,
     sequence: str = "slide",
-    revision: str = "main",
+    checkpoint: str = "",
     training_tokens: float = 0,
     k: int | Sequence[int] = DEFAULT_KS,
     batch_tokens: int = 0,
@@ -190,7 +254,7 @@ def measure(
         context: the number of tokens that each sequence repeats from the previous sequence, if `sequence` is `slide`.
         sequence: how documents become sequences: `slide` (every token is scored once), `truncate` (only the first
             `seq_len` tokens of each text) or `pack` (texts are joined).
-        revision: the name of the checkpoint, such as `step1000`, if you measure several checkpoints of one size.
+        checkpoint: the name of the checkpoint, such as `step1000`, if you measure several checkpoints of one size.
         training_tokens: the number D of tokens that the weights were trained on; 0 if it is unknown.
         k: one or several k of RBP_k to show and log. Values above the size of the vocabulary are left out. RBP_k for
             any other k can be computed from the rank table.
@@ -216,7 +280,7 @@ def measure(
     model_values = {
         "family": family or str(model.config.model_type),
         "size": size,
-        "revision": revision,
+        "checkpoint": checkpoint,
         "training_tokens": training_tokens,
         "dtype": str(model.dtype).removeprefix("torch."),
     }
@@ -271,35 +335,38 @@ def _measure_in_folder(
         causal = split_model(model, type(model).__name__)
         config.model.size = config.model.size or compact(causal.non_embedding_params)
 
-        def collect_facts(measurement: Measurement) -> Facts:
+        def describe_ranked(ranked: Ranked) -> dict[str, Any]:
             # Weights in memory have no commit, so a hash of the ranks identifies them.
-            identity = cell_identity(
+            description = describe(
                 config,
-                weights=f"ranks:{_hash_ranks(measurement.ranks)}",
-                tokenizer="",
+                commit=f"ranks:{_hash_ranks(ranked.ranks)}",
                 tokenizer_rules=rules_hash(tokenizer),
                 texts=corpus.texts_hash,
             )
-            return Facts.collect(config, identity, {}, model=causal, corpus=corpus)
+            return {**description, **describe_model(causal), "folder": "", "split": ""}
 
-        measured, record = measure_loaded(
+        ranked, record = measure_loaded(
             folder,
             config,
             Transformers(causal, corpus, config.engine),
             corpus,
             tokenizer,
-            collect_facts,
+            describe_ranked,
             began=began,
             show_bar=show_bar,
         )
-    values = {field.name: getattr(measured, field.name) for field in fields(measured)}
-    return LoggableMeasurement(**values, record=record)
+    return LoggableMeasurement(
+        measurement=record.measurement,
+        counts=ranked.sums.counts,
+        histogram=ranked.sums.histogram,
+        folder=folder,
+    )
 
 
 def _hash_ranks(ranks: RankTable) -> str:
     digest = hashlib.sha256()
-    for name in ("greater", "ties", "logprob"):
-        digest.update(np.ascontiguousarray(ranks.column(name)).tobytes())
+    for column in (ranks.above, ranks.column("logprob")):
+        digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()
 
 

@@ -46,7 +46,7 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         texts: the texts to measure; each is one document.
         tokenizer: the tokenizer of the model.
         ks: the k of RBP_k. Values above the size of the vocabulary are left out.
-        log: whether to log each measurement to a tracking store, with the revision `step<n>`. The number of training
+        log: whether to log each measurement to a tracking store, with the checkpoint `step<n>`. The number of training
             tokens is the Trainer's count if `include_num_input_tokens_seen` is set. Otherwise it is computed from the
             batch size if all training examples have equal lengths, and is unknown if they have not.
         tracking_uri: the address of the tracking store; default: MLFLOW_TRACKING_URI, or else MLflow's own store in the
@@ -116,7 +116,7 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
 
     def _measure(self, state: TrainerState, model: Any, training_tokens: float) -> dict[str, float]:
         unwrapped_model = getattr(model, "module", model)  # DataParallel wraps the model
-        checkpoint = {"revision": f"step{state.global_step}", "training_tokens": training_tokens}
+        checkpoint = {"checkpoint": f"step{state.global_step}", "training_tokens": training_tokens}
         options: dict[str, Any] = {**checkpoint, "progress": False, **self._measure_options}
         measurement = measure(unwrapped_model, self._tokenizer, self._texts, k=self._ks, **options)
         if self._logs_measurements:

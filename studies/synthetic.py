@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from scipy.special import ndtr
 
+from rbptrack.base.files import write_whole
+from rbptrack.base.parquet import write_table
+from rbptrack.config.paths import cells_folder
 from rbptrack.config.schema import Config
-from rbptrack.ranks import FloatArray, IntArray, RankTable
-from rbptrack.ranks.measurement import RANKS_FILE, Measurement
-from rbptrack.tracking import Facts, write_record
+from rbptrack.measurement.build import from_ranks
+from rbptrack.measurement.describe import config_yaml, describe
+from rbptrack.measurement.document import fingerprint
+from rbptrack.measurement.files import (
+    CONFIG_FILE,
+    DOCUMENTS_FILE,
+    HISTOGRAM_FILE,
+    RANKS_FILE,
+    TOKENS_FILE,
+    UNSCORED_FILE,
+)
+from rbptrack.measurement.record import MeasurementRecord
+from rbptrack.ranks import FloatArray, IntArray, RankSums, RankTable
 
 
 def draw_ranks(
@@ -55,53 +71,60 @@ def draw_ranks(
     return np.clip(rank, 1, int(k[-1])), document_difficulty, scatter
 
 
+def describe_cell(config: Config) -> dict[str, Any]:
+    """Return the description of a synthetic cell. Its weights are identified by the labels of the model."""
+    model = config.model
+    commit = f"org/{model.family}@{model.size}-{model.seed}"
+    description = describe(config, commit=commit, tokenizer_rules="rules", texts=config.dataset.name)
+    return description | {"architecture": "gpt_neox"}
+
+
 def write_cell(
-    folder: Path,
     ranks: RankTable,
     config: Config,
-    identity: Mapping[str, object],
     values: Mapping[str, object],
     *,
     documents: int,
     groups: int = 0,
-) -> None:
-    """Write the folder of a finished cell.
+    folder: Path | None = None,
+) -> Path:
+    """Write the folder of a finished cell, and return its path.
 
     Args:
-        folder: the folder, which exists.
         ranks: the rank table. All documents have the same number of tokens.
         config: the configuration of the cell.
-        identity: the identity of the measurement.
-        values: facts about the measurement, by name.
+        values: further fields of the measurement, by name. `commit` identifies the weights.
         documents: the number of documents.
         groups: the number of groups to which the documents belong in turn; 0 means that groups are unknown.
+        folder: the folder. None means the one in mlruns/cells that is named by the fingerprint.
 
     """
-    ranks.write(folder / RANKS_FILE)
-    measurement = Measurement(
-        folder,
-        ranks.histogram(),
-        ranks.document_counts(config.k.values),
-        num_bytes=4 * len(ranks),
-        tied_tokens=0,
+    description = describe_cell(config) | {"documents": documents} | dict(values)
+    folder = folder or cells_folder() / fingerprint(description)
+    folder.mkdir(parents=True, exist_ok=True)
+    length = len(ranks) // documents
+    table = pd.DataFrame({"document": range(documents), "id": [f"doc {i}" for i in range(documents)]})
+    table = table.assign(tokens=length, bytes=4 * length)
+    if groups:
+        table["group"] = [f"site {i % groups}" for i in range(documents)]
+    measurement = from_ranks(
+        description,
+        RankSums.of([ranks], config.k.values, ranks.vocab_size),
+        groups=table["group"].tolist() if groups else (),
+        bits_per_byte=ranks.ce / (4 * np.log(2)),
         seconds=2.0,
-        fresh_tokens=len(ranks),
+        tokens_per_second=len(ranks) / 2,
         peak_memory_bytes=10**9,
         batch_tokens=2048,
         chunk_tokens=512,
     )
-    length = len(ranks) // documents
-    document_table = pd.DataFrame({"document": range(documents), "id": [f"doc {i}" for i in range(documents)]})
-    document_table = document_table.assign(tokens=length, bytes=4 * length)
-    if groups:
-        document_table["group"] = [f"site {i % groups}" for i in range(documents)]
     unscored_position = 0 if ranks.column("position").min() else length
-    write_record(
-        folder,
-        measurement,
-        Facts.collect(config, identity, values),
-        documents=document_table,
-        unscored=pd.DataFrame({"document": range(documents), "position": unscored_position, "token": 1}),
-        token_texts={0: " the", 1: "<s>"},
-        began=time.time() - 2,
-    )
+    unscored = pd.DataFrame({"document": range(documents), "position": unscored_position, "token": 1})
+    ranks.write(folder / RANKS_FILE)
+    ranks.histogram().write(folder / HISTOGRAM_FILE)
+    write_table(folder / DOCUMENTS_FILE, pa.Table.from_pandas(table, preserve_index=False))
+    write_table(folder / UNSCORED_FILE, pa.Table.from_pandas(unscored, preserve_index=False))
+    write_whole(folder / TOKENS_FILE, json.dumps({"0": " the", "1": "<s>"}))
+    write_whole(folder / CONFIG_FILE, config_yaml(config))
+    MeasurementRecord(measurement=measurement, began=time.time() - 2).write(folder)
+    return folder

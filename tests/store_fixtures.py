@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rbptrack.config.paths import cells_folder
 from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
-from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Store
 from studies import synthetic
 from tests.rank_tables import power_law_rank_table
@@ -57,10 +55,6 @@ def write_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteCell:
         folder: Path | None = None,
         **model: object,
     ) -> Path:
-        identity = {"family": "nano", "size": str(s), "dataset": dataset, "seq_len": 64, **model}
-        name = fingerprint(identity)
-        folder = folder or cells_folder() / name
-        folder.mkdir(parents=True)
         table = power_law_rank_table(s, documents=documents, tokens=20)
         config = Config(
             model=ModelConfig(family="nano", size=str(s), **model),  # type: ignore[arg-type]
@@ -69,16 +63,12 @@ def write_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteCell:
         )
         values = {
             "sweep": sweep,
-            "commit": f"org/nano@{s}",
             "documents_hash": "d" * 64,
             "non_embedding_params": s,
             "total_params": 2 * s,
-            "vocab_size": 512,
-            "documents": documents,
             "device": "cpu",
             "forced": forced,
         }
-        synthetic.write_cell(folder, table, config, identity, values, documents=documents, groups=groups)
-        return folder
+        return synthetic.write_cell(table, config, values, documents=documents, groups=groups, folder=folder)
 
     return write

@@ -98,6 +98,16 @@ def test_measure_names_a_model_by_its_type_and_its_number_of_parameters(
     assert repr(measurement).startswith("gpt_neox-5.68k / texts")
 
 
+def test_words_of_a_measurement_hold_its_texts_and_nats(measurement: LoggableMeasurement) -> None:
+    words = measurement.words()
+    assert set(words["document"]) == {0, 1}
+    complete = words.dropna()
+    assert (complete["surprisal"] > 0).all()
+    assert (complete["worst_rank"] >= 1).all()
+    nats = -measurement.ranks.column("logprob").sum()
+    assert 0 < complete["surprisal"].sum() <= nats + 1e-6
+
+
 def test_plot_of_a_measurement_is_a_vega_chart(measurement: LoggableMeasurement) -> None:
     assert measurement.plot().to_dict()["$schema"]
 
@@ -238,14 +248,13 @@ def test_log_adds_a_measurement_once(nano: Nano) -> None:
 
 
 @pytest.mark.usefixtures("empty_folder")
-def test_log_adds_a_measurement_with_another_family_as_a_second_run(nano: Nano) -> None:
-    """The names are part of the identity of a measurement."""
+def test_log_of_the_same_ranks_under_another_name_makes_no_second_run(nano: Nano) -> None:
+    """Names are labels: they are no part of the fingerprint."""
     run_ids = set()
     for family in ("mine", "other"):
         measurement = rbptrack.measure(*nano, TEXTS, seq_len=64, family=family, dataset="two")
         run_ids.add(measurement.log(sweep="notebook"))
-    assert len(run_ids) == 2
-    assert len(rbptrack.runs(dataset="two")) == 2
+    assert len(run_ids) == 1
     assert len(rbptrack.runs(family=["mine", "nobody"])) == 1
     assert len(rbptrack.runs("ce > 0 and family == 'mine'")) == 1
 

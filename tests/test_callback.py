@@ -82,11 +82,11 @@ def test_callback_metrics_can_choose_the_best_model(trained: tuple[Trainer, Any,
 def test_callback_logs_evaluations_as_checkpoints_of_one_family(trained: tuple[Trainer, Any, str]) -> None:
     trainer, _, tracking_uri = trained
     runs = rbptrack.runs(family="mine", tracking_uri=tracking_uri)
-    assert sorted(runs["revision"]) == ["step1", "step2", "step3"]
+    assert sorted(runs["checkpoint"]) == ["step1", "step2", "step3"]
     history = trainer.state.log_history
     cross_entropy = {entry["step"]: entry["eval_rank_ce"] for entry in history if "eval_rank_ce" in entry}
     for row in runs:
-        assert row["ce"] == cross_entropy[int(row["revision"].removeprefix("step"))]
+        assert row["ce"] == cross_entropy[int(row["checkpoint"].removeprefix("step"))]
 
 
 @pytest.mark.parametrize("damaged", [False, True])
@@ -158,7 +158,7 @@ def test_attach_passes_metrics_to_the_loggers_of_the_trainer(two_sizes: str) -> 
 
 def test_callback_logs_training_tokens(two_sizes: str) -> None:
     runs = rbptrack.runs(family="mine", tracking_uri=two_sizes)
-    tokens = dict(zip(runs.frame["revision"], runs.frame["training_tokens"], strict=True))
+    tokens = dict(zip(runs.frame["checkpoint"], runs.frame["training_tokens"], strict=True))
     assert tokens == {"step1": 20, "step2": 40, "step3": 60}  # two examples of 10 tokens a step
     report = rbptrack.analyze(runs, "training")
     assert len(report.results)

@@ -4,7 +4,8 @@ python -m tools.reference
 
 `make docs` runs this tool before it builds the site, and a test fails if the pages are stale. The tool takes commands
 from Typer, options from the comments in `rbptrack.config.schema`, models and datasets from conf/, analyzers from their
-docstrings, and columns from `rbptrack.facts`. mkdocstrings fills the page of the Python API when the site is built.
+docstrings, and columns from `rbptrack.measurement.document`. mkdocstrings fills the page of the Python API when the
+site is built.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from rbptrack.cli.app import app
 from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import CellConfig, Config
 from rbptrack.discovery import ANALYZERS, EXPORTERS, IMPORTERS, PluginKind, find_plugins
-from rbptrack.facts import FACTS, Fact, Scope, Subject
+from rbptrack.measurement.columns import COLUMN_PARTS, DTYPE_BY_COLUMN, OF_RUN
+from rbptrack.measurement.document import Fact, Key, Label, Part, Result, Subject, Within
 from rbptrack.ranks import COLUMNS
 
 ROOT = Path(__file__).parent.parent
@@ -289,8 +291,11 @@ def scores_page() -> str:
     return "\n\n".join(parts)
 
 
+_PLACES: dict[type[Part], str] = {Label: "tag", Key: "param, in the fingerprint", Fact: "param", Result: "metric"}
+
+
 def columns_page() -> str:
-    """Return the page of the columns of `Runs.frame`, as `rbptrack.facts` describes them."""
+    """Return the page of the columns of `Runs.frame`, as `rbptrack.measurement.document` describes them."""
     parts = [
         "# Columns of measurements",
         "This page lists the columns of `rbptrack.runs().frame`, a table with one row for each measurement. `rbptrack "
@@ -306,20 +311,21 @@ def columns_page() -> str:
     ]
     for subject in Subject:
         rows = []
-        for fact in FACTS:
-            if fact.subject is subject:
-                rows.append((code(fact.name), fact.dtype, fact.place.value, fact.meaning, _uses(fact)))
+        for name, part in COLUMN_PARTS.items():
+            if part.subject is subject:
+                place = "attribute" if name in OF_RUN else _PLACES[type(part)]
+                rows.append((code(name), DTYPE_BY_COLUMN[name], place, part.meaning, _uses(part)))
         parts += [f"## {subject.value}", table(["column", "type", "in MLflow", "meaning", "uses"], rows)]
     return "\n\n".join(parts)
 
 
-def _uses(fact: Fact) -> str:
-    """Return the uses of a fact, such as `law, tokens, imported`."""
+def _uses(part: Part) -> str:
+    """Return the uses of a column, such as `law, tokens, imported`."""
     applies_by_use = {
-        "law": fact.equal_within is Scope.LAW,
-        "point": fact.equal_within is Scope.POINT,
-        "tokens": fact.same_tokens,
-        "imported": fact.importable,
+        "law": part.within is Within.LAW,
+        "point": part.within is Within.POINT,
+        "tokens": part.same_tokens,
+        "imported": part.importable,
     }
     return ", ".join(use for use, applies in applies_by_use.items() if applies)
 

@@ -44,7 +44,7 @@ class Hub(Exporter):
     def export(self, runs: Runs, out: Path) -> str:
         frame = runs.frame
         metrics = [name for name in frame.columns if is_rbp_column(name) or name == "ce_se"]
-        table = frame[[*IMPORTABLE_COLUMNS, *metrics]].dropna(axis="columns", how="all")
+        table = frame[["model", *IMPORTABLE_COLUMNS, *metrics]].dropna(axis="columns", how="all")
         (out / DATA).write_text(csv_text(table), encoding="utf-8")
         ks = rbp_ks(frame.columns)
         entries_by_path = _eval_results(frame, ks)
@@ -68,7 +68,7 @@ def _eval_results(frame: pd.DataFrame, ks: list[int]) -> dict[str, list[dict[str
         repo = str(cells["repo"])
         dataset = str(cells["dataset_repo"])
         path = f"{repo}/.eval_results/rbptrack-{file_part(str(cells['dataset']))}.yaml"
-        on_the_hub = _ID.fullmatch(repo) and _ID.fullmatch(dataset) and cells["revision"] in ("", "main")
+        on_the_hub = _ID.fullmatch(repo) and _ID.fullmatch(dataset) and not cells["checkpoint"]
         if not on_the_hub or path in entries_by_path:
             continue
         revision = str(cells["dataset_commit"]).rpartition("@")[2]

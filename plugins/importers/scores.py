@@ -117,8 +117,8 @@ _REASONS: tuple[tuple[Names, str, str], ...] = (
      "model_sha path pretrained revision"),
     (Names.NOTHING, "says where the tokenizer is; each model has its own",
      "merge_file processor skip_tokenizer_init tokenizer tokenizer_backend tokenizer_call_args tokenizer_mode "
-     "tokenizer_model tokenizer_path tokenizer_revision tokenizer_type use_fast_image_processor use_fast_tokenizer "
-     "vocab_file"),
+     "tokenizer_model tokenizer_path tokenizer_revision tokenizer_type use_fast use_fast_image_processor "
+     "use_fast_tokenizer vocab_file"),
     (Names.NOTHING, "places the model on devices",
      "accelerator backend data_parallel_size device device_map device_map_option devices "
      "distributed_executor_backend dp_size execution_provider expert_model_parallel_size expert_parallel_size gpus "
@@ -536,7 +536,8 @@ def _read_lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
     if not isinstance(model_config, Mapping):
         model_config = {}
     settings = {name: general.get(name) for name in ("num_fewshot_seeds", "system_prompt", "use_chat_template")}
-    settings |= {**model_config, "generation_parameters": None}
+    settings |= {name: value for name, value in model_config.items() if value is not None}
+    settings["generation_parameters"] = None  # its entries are settings of their own
     generation = model_config.get("generation_parameters")
     if isinstance(generation, Mapping):
         settings |= generation
@@ -616,13 +617,13 @@ def _read_inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterat
         chosen = yield from _choose_metric(task, numbers, metric)
         if not chosen:
             continue
-        repeated = {"epochs": epochs, "reducer": score.get("reducer")} if epochs > 1 else {}
+        repeated = {"epochs": epochs, "reducer": score.get("reducer") or "mean"} if epochs > 1 else {}
         yield Score(
             _inspected_model(evaluation.get("model"), arguments),
             arguments.get("revision"),
             task,
             numbers[chosen],
-            None if samples is None else math.ceil(samples / epochs),
+            None if samples is None else -(-samples // epochs),  # rounded up
             (chosen, _version(evaluation.get("task_version") or None)),  # 0 is the version of a task without one
             conditions | repeated,
             settings | {"scorer_options": score.get("params")},

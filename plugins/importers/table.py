@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rbptrack.analysis import (
+    IMPORTABLE_COLUMNS,
     BadInput,
     Imported,
     ImportedMeasurement,
-    ImportedRow,
     Importer,
     ImportNote,
     MissingKey,
@@ -20,17 +20,18 @@ from rbptrack.analysis import (
 )
 from rbptrack.ranks import parse_rbp_name
 
-_KNOWN_COLUMNS = set(ImportedRow.model_fields)
+_ALIASES = {"revision": "checkpoint"}  # the word of the Hub
+_KNOWN_COLUMNS = {"model", *IMPORTABLE_COLUMNS, *_ALIASES}
 
 
 class Table(Importer):
     """A table with a row for each measurement.
 
     The columns model, dataset, and one of ce, ce_rank, ce_rest and rbp_<k> are required. non_embedding_params is needed
-    for a law in size. Optional columns are family, size, seed, total_params, training_tokens, revision, weights, dtype,
-    vocab_size, sequence, seq_len, context, candidates, rank, scoring, chat_template, documents, documents_hash,
-    num_tokens, bits_per_byte, tie_rate and standard errors (`<metric>_se`). The names of columns may be in upper or
-    lower case. Other columns are not read. An empty cell counts as missing.
+    for a law in size. Optional columns are family, size, seed, checkpoint (or revision), architecture, total_params,
+    training_tokens, weights, dtype, engine, vocab_size, sequence, seq_len, context, candidates, rank, scoring,
+    chat_template, documents, documents_hash, num_tokens, bits_per_byte, tie_rate, ce_se and rbp_<k>_se. The names of
+    columns may be in upper or lower case. Other columns are not read. An empty cell counts as missing.
     """
 
     dataset: str = ""
@@ -62,7 +63,7 @@ class Table(Importer):
                 f"not imported: {counted(len(unread), 'column')} that rbptrack does not know: {names[:300]}"
             )
         for place, row in rows:
-            columns = {name: value for name, value in row.items() if _is_read(name)}
+            columns = {_ALIASES.get(name, name): value for name, value in row.items() if _is_read(name)}
             if self.dataset:
                 columns["dataset"] = self.dataset
             yield ImportedMeasurement(columns, place)

@@ -4,7 +4,7 @@ A plugin may import the names in `__all__` of `rbptrack.analysis`, `rbptrack.sta
 `rbptrack.ranks`, and nothing else from rbptrack. The tests in `rbptrack.analysis.testing` check this.
 """
 
-from rbptrack.analysis.comparable import differing_facts, newest_runs, split_by_facts, without_repeats
+from rbptrack.analysis.comparable import differing_facts, split_by_facts, without_conflicts, without_repeats
 from rbptrack.analysis.family import BY_DOCUMENT, S_COLUMNS, Family, Reading, comparable_families, read_families
 from rbptrack.analysis.headline import join_clauses, range_text, verdict_clause
 from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore, Importer, ImportNote
@@ -32,7 +32,6 @@ from rbptrack.analysis.plugin import Analyzer, Exporter
 from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
 from rbptrack.analysis.rank_store import SCORES, Unreadable, WithoutRanks
 from rbptrack.analysis.report import Glossary, Report, Term
-from rbptrack.analysis.rules import ImportedRow
 from rbptrack.analysis.runs import Filters, Runs
 from rbptrack.analysis.scores import hub_id, join_scores, last_checkpoints, plain_name, unused_scores
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, shortened_list
@@ -41,7 +40,7 @@ from rbptrack.base.files import read_small
 from rbptrack.base.formatting import counted, format_number, listed, short_hash
 from rbptrack.base.markup import csv_text, markdown_text
 from rbptrack.base.secrets import names_a_secret
-from rbptrack.facts import IMPORTABLE_COLUMNS, POINT_COLUMNS
+from rbptrack.measurement.columns import IMPORTABLE_COLUMNS, POINT_COLUMNS
 
 __all__ = [
     "BY_DOCUMENT",
@@ -61,7 +60,6 @@ __all__ = [
     "ImportNote",
     "Imported",
     "ImportedMeasurement",
-    "ImportedRow",
     "ImportedScore",
     "Importer",
     "MissingKey",
@@ -91,7 +89,6 @@ __all__ = [
     "load_json",
     "markdown_text",
     "names_a_secret",
-    "newest_runs",
     "pair_name",
     "parse_json",
     "plain_name",
@@ -109,6 +106,7 @@ __all__ = [
     "unused_scores",
     "verdict_clause",
     "whole_number",
+    "without_conflicts",
     "without_repeats",
     "worst_documents",
     "worst_tokens",

@@ -1,6 +1,6 @@
 """Divide the runs of a family into parts that may share a law.
 
-The table in `rbptrack.facts` says in which columns the runs of one law, and the runs of one size, must agree.
+`rbptrack.measurement.document` says in which columns the runs of one law, and the runs of one size, must agree.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ import pandas as pd
 
 from rbptrack.base.formatting import counted, listed
 from rbptrack.config.patterns import natural_key
-from rbptrack.facts import FACT_BY_NAME, LAW_COLUMNS, POINT_COLUMNS, SAME_RANKS_COLUMNS
+from rbptrack.measurement.columns import (
+    COLUMN_PARTS,
+    LAW_COLUMNS,
+    POINT_COLUMNS,
+    SAME_RANKS_COLUMNS,
+    WEIGHTS_COLUMNS,
+)
 
 
 def without_repeats(frame: pd.DataFrame) -> pd.DataFrame:
@@ -28,37 +34,49 @@ def without_repeats(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[precedence == groups["precedence"].transform("min")]  # keeps all rows of equal precedence
 
 
-def newest_runs(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Keep only the newest measurement of each model and checkpoint.
+def without_conflicts(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Leave out measurements that have the same name although their weights differ.
 
-    A repository may have moved to another commit, or the model in a folder may have been trained again. The old and the
-    new measurement then have the same model name. They do not differ in the seed, so their counts must not be summed.
+    Two measurements of one model and checkpoint are replicates only if their seeds differ. If their weights differ and
+    their seeds do not, nobody can say which of them the name means, so all of them are left out. If one model was
+    measured several times, only the newest measurement counts.
 
     Args:
         rows: rows of `Runs.frame` of one family on one dataset, which agree in the columns `LAW_COLUMNS`.
 
     Returns:
-        The newest rows in their order, and a sentence for each model that has older rows.
+        The other rows in their order, and a sentence for each name of which rows were left out.
 
     """
     keys = ["model", "non_embedding_params", *POINT_COLUMNS]
     if rows["model"].is_unique or not rows[keys].duplicated().any():  # the first condition is faster
         return rows, []
-    by_age = rows.sort_values(["started", "run_id"], kind="stable", na_position="first")
-    older = by_age.duplicated(keys, keep="last").reindex(rows.index)
+    left_out: list[object] = []
     notes = []
-    for model, repeated in by_age[by_age.duplicated(keys, keep=False)].groupby("model", sort=True):
-        commits = [FACT_BY_NAME["commit"].format_value(commit) for commit in dict.fromkeys(repeated["commit"])]
-        occasions = f"at the commits {listed(commits)}" if len(commits) > 1 else f"{len(repeated)} times"
-        notes.append(f"{model} was measured {occasions}; only the newest measurement counts.")
-    return rows[~older], notes
+    repeated = rows[rows.duplicated(keys, keep=False)]
+    for _, same_name in repeated.groupby(keys, dropna=False, observed=True):
+        model = same_name["model"].iloc[0]
+        weights = same_name[list(WEIGHTS_COLUMNS)].fillna("").drop_duplicates()
+        if len(weights) == 1:
+            by_age = same_name.sort_values(["started", "run_id"], kind="stable", na_position="first")
+            left_out += list(by_age.index[:-1])
+            notes.append(f"{model} was measured {len(same_name)} times; only the newest measurement counts.")
+            continue
+        left_out += list(same_name.index)
+        runs = listed([f"run {run_id[:8]}" for run_id in same_name["run_id"]])
+        notes.append(
+            f"{model} is left out, because {len(weights)} different models have this name ({runs}). Rename one: "
+            f"rbptrack label --where \"run_id == '{same_name['run_id'].iloc[-1]}'\" family=NAME, or seed=N for a "
+            "replicate."
+        )
+    return rows.drop(index=left_out), notes
 
 
 def differing_facts(rows: pd.DataFrame) -> list[str]:
     """Return the columns in which rows differ, although the runs of one law must agree in them.
 
     If all rows come from one imported table, an unknown value counts as equal to the only value that the table has.
-    A column that other columns usually determine (`Fact.determined_by`) is returned only if it also differs among rows
+    A column that other columns usually determine (`Part.determined_by`) is returned only if it also differs among rows
     that agree in those columns.
 
     Args:
@@ -67,8 +85,8 @@ def differing_facts(rows: pd.DataFrame) -> list[str]:
     """
     keys = [name for name in LAW_COLUMNS if rows[name].nunique(dropna=False) > 1]
     keys = [name for name in keys if name not in assumed_facts(rows)]
-    for name in [key for key in keys if FACT_BY_NAME[key].determined_by]:
-        causes = [key for key in FACT_BY_NAME[name].determined_by if key in keys]
+    for name in [key for key in keys if COLUMN_PARTS[key].determined_by]:
+        causes = [key for key in COLUMN_PARTS[name].determined_by if key in keys]
         if causes and not _differs_within(rows, causes, name):
             keys.remove(name)
     for name in POINT_COLUMNS:
@@ -87,7 +105,7 @@ def assumed_facts(rows: pd.DataFrame) -> list[str]:
         return []
     assumed = []
     for name in LAW_COLUMNS:
-        has_missing_values = rows[name].isna().any() and FACT_BY_NAME[name].missing == "unknown"
+        has_missing_values = rows[name].isna().any() and COLUMN_PARTS[name].missing == "unknown"
         if has_missing_values and rows[name].nunique() == 1:
             assumed.append(name)
     return assumed
@@ -95,7 +113,7 @@ def assumed_facts(rows: pd.DataFrame) -> list[str]:
 
 def describe_values(rows: pd.DataFrame, key: str) -> str:
     """Return how many rows have each value of a column, such as `dtype (float32: 3 runs, bfloat16: 1 run)`."""
-    counts = pd.Series([FACT_BY_NAME[key].format_value(value) for value in rows[key]]).value_counts()
+    counts = pd.Series([COLUMN_PARTS[key].format_value(value) for value in rows[key]]).value_counts()
     ordered = sorted(counts.items(), key=lambda item: (-item[1], natural_key(str(item[0]))))
     run_counts = [f"{value}: {counted(int(count), 'run')}" for value, count in ordered]
     return f"{key} ({', '.join(run_counts)})"
@@ -117,10 +135,10 @@ def split_by_facts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, p
         return []
     if not keys:
         return [("", rows)]
-    facts = [FACT_BY_NAME[key] for key in keys]
+    facts = [COLUMN_PARTS[key] for key in keys]
     labels_and_parts = []
     for values, part in rows.groupby(list(keys), dropna=False, observed=True):
-        words = [fact.label + fact.format_value(value) for fact, value in zip(facts, values, strict=True)]
+        words = [fact.prefix + fact.format_value(value) for fact, value in zip(facts, values, strict=True)]
         labels_and_parts.append((" ".join(words), part))
     return sorted(labels_and_parts, key=lambda item: (-len(item[1]), natural_key(item[0])))
 

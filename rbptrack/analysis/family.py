@@ -24,8 +24,8 @@ from rbptrack.analysis.comparable import (
     assumed_facts,
     describe_values,
     differing_facts,
-    newest_runs,
     split_by_facts,
+    without_conflicts,
     without_repeats,
 )
 from rbptrack.analysis.rank_reader import whole_ks
@@ -33,7 +33,8 @@ from rbptrack.analysis.rank_store import Unreadable, WithoutRanks
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.formatting import compact, counted, listed
 from rbptrack.config.patterns import natural_key
-from rbptrack.facts import FACT_BY_NAME, LAW_COLUMNS, Subject
+from rbptrack.measurement.columns import COLUMN_PARTS, LAW_COLUMNS
+from rbptrack.measurement.document import Subject
 from rbptrack.ranks import DocumentCounts, FloatArray, MissingColumn, rbp_ks
 from rbptrack.stats.documents import only_totals
 
@@ -151,7 +152,7 @@ class Family:
 
     @cached_property
     def _conditions(self) -> list[str]:
-        keys = [name for name in LAW_COLUMNS if FACT_BY_NAME[name].subject in (Subject.TEXTS, Subject.METHOD)]
+        keys = [name for name in LAW_COLUMNS if COLUMN_PARTS[name].subject in (Subject.TEXTS, Subject.METHOD)]
         return self.rows[keys].iloc[0].astype("string").fillna("").tolist()
 
     @cached_property
@@ -272,10 +273,10 @@ def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], T]) -> 
 def comparable_families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family], list[str]]:
     """Divide the runs of every family on every dataset into families that may share a law.
 
-    - The runs of a returned family agree in the columns `rbptrack.facts.LAW_COLUMNS`, such as weights, precision, texts
+    - The runs of a returned family agree in the columns `LAW_COLUMNS`, such as architecture, precision, texts
       and sequences. If the runs of a family differ in them, several families are returned.
     - The runs of one size also agree in the columns `POINT_COLUMNS`, which identify the checkpoint. They are runs of
-      different models, such as seeds. If one model has several runs, only the newest is kept.
+      different models, such as seeds. Different models with the same name and seed are left out.
 
     Returns:
         The families with at least `min_sizes` sizes, and notes: sentences that name what was left out or divided.
@@ -298,18 +299,25 @@ def comparable_families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family]
             differences = "; ".join(describe_values(rows, key) for key in keys)
             notes.append(f"{name_and_dataset}: its runs differ in {differences}. Each kind is analysed separately.")
         for label, part_rows in split_by_facts(rows, keys):
-            newest, replaced_notes = newest_runs(part_rows)
-            family = Family(f"{name} {label}".strip(), str(dataset), newest)
-            notes += [f"{family}: {note}" for note in replaced_notes]
+            kept, conflicts = without_conflicts(part_rows)
+            family = Family(_name_part(str(name), label, keys), str(dataset), kept)
+            notes += [f"{family}: {note}" for note in conflicts]
             if len(family.s) < min_sizes:
                 notes.append(_too_few_sizes_note(family, min_sizes))
                 continue
-            if len(family.s) < len(newest):
+            if len(family.s) < len(kept):
                 sizes = zip(family.run_ids, family.labels, strict=True)
                 with_several_runs = [f"{len(ids)} runs of {size}" for ids, size in sizes if len(ids) > 1]
                 notes.append(f"{family}: {listed(with_several_runs)}. The runs of a size are summed into one point.")
             comparable.append(family)
     return comparable, notes
+
+
+def _name_part(family: str, label: str, keys: Sequence[str]) -> str:
+    """Return the name of a part of a family: `pythia bfloat16`, or `x (llama)` if only the architecture differs."""
+    if list(keys) == ["architecture"]:
+        return f"{family} ({label})"
+    return f"{family} {label}".strip()
 
 
 def _count_reader(runs: Runs, ks: Sequence[int]) -> Callable[[Family, str], DocumentCounts]:

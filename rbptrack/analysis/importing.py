@@ -26,27 +26,53 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
 import pandas as pd
-from pydantic import ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from typing_extensions import TypedDict
 
+from rbptrack.analysis.input_files import whole_number
 from rbptrack.analysis.plugin import Plugin
 from rbptrack.analysis.rank_store import SCORES
-from rbptrack.analysis.rules import RESULTS, ROUNDING, ImportedRow, ScoreRow
 from rbptrack.analysis.scores import plain_name
 from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import listed
 from rbptrack.base.validation import broken_rules
 from rbptrack.config.patterns import separate_size
-from rbptrack.ranks import CE, HEADLINE_KS, RankTable, parse_rbp_name, rbp_ks, rbp_name
+from rbptrack.measurement.build import conditions, from_numbers, from_ranks, named_fields
+from rbptrack.measurement.columns import DTYPE_BY_COLUMN, IMPORTABLE_COLUMNS
+from rbptrack.measurement.document import MAX_TEXT_LENGTH, ROUNDING, Count, Measurement, Name, Text
+from rbptrack.ranks import CE, HEADLINE_KS, RankSums, RankTable, is_rbp_column, parse_rbp_name, rbp_ks, rbp_name
+
+
+class _NamedModel(TypedDict):
+    model: Name
+
 
 _CE_TOLERANCE = 0.02  # the allowed relative difference of CE; a mean over batches does not weigh all tokens alike
 _MISSING_TEXTS = ("", "nan", "na", "n/a", "<na>", "none", "null")  # what programs write for missing values
 _ORGANISATION = re.compile(r"^[^_]+(?:_[^_]+)*__(?=[^_]+(?:_[^_]+)*$)")  # org__ in org__name
 _DECIMAL_SIZE = re.compile(r"(?<=-)(\d+)_(\d+[kmbt])(?=$|-)", re.ASCII | re.IGNORECASE)
 _BITS = re.compile(r"-\d+-?bit$", re.ASCII | re.IGNORECASE)
+_PERCENT = ("percent", "%")
+_SHARE = ("", "share")
 _MAX_FAULTS = 10  # the most faults or notes that a message lists
+_RESULTS = ("ce", "ce_rank", "ce_rest", "bits_per_byte", "tie_rate")  # a missing value in these columns is a fault
+_ROUNDED_COUNTS = ("non_embedding_params", "total_params", "training_tokens", "num_tokens")  # may be written as `70M`
+_MODEL: TypeAdapter[_NamedModel] = TypeAdapter(_NamedModel)
+_SEED = re.compile(r"[-_. ]seed[-_. ]?(\d{1,9})(?=$|[-_@])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -54,8 +80,9 @@ class ImportedMeasurement:
     """The results of one model on one dataset, as an importer reads them, before `check_imported` checks them.
 
     Attributes:
-        columns: model, dataset, at least one result (`ce`, `rbp_10`, ...), and optionally other fields of `ImportedRow`
-            and standard errors (`ce_se`). None, NaN and an empty text count as missing.
+        columns: model, dataset, at least one result (`ce`, `rbp_10`, ...), and optionally other columns of
+            `IMPORTABLE_COLUMNS` and standard errors (`ce_se`, `rbp_10_se`). None, NaN and an empty text count as
+            missing.
         place: the place of the measurement in the file, such as `row 3`, for error messages.
         places: the places of columns that do not stand at `place`, by column.
         ranks: the ranks of all scored tokens, or None if they are unknown. The columns must agree with the ranks.
@@ -97,6 +124,52 @@ class ImportedScore:
     place: str = ""
 
 
+class ScoreRow(BaseModel):
+    """A model's score in a task, and the number of items n.
+
+    Without a unit, the score is the share of the task's items that the model solves. A score in percent is converted to
+    a share. Any other unit becomes a part of the task's name.
+    """
+
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
+
+    model: Name
+    revision: Text = ""
+    unit: Annotated[Text, AfterValidator(str.lower)] = Field("", exclude=True)
+    task: Name
+    score: Annotated[float, BeforeValidator(lambda value: _to_number("score", value))]
+    n: Annotated[Count | None, BeforeValidator(lambda value: _to_number("num_tokens", value))] = None
+
+    @field_validator("score")
+    @classmethod
+    def _convert_to_share(cls, score: float, info: ValidationInfo) -> float:
+        """Convert a percentage to a share. Raise ValueError for a number outside the range of its unit."""
+        unit = info.data.get("unit", "")
+        if unit in _PERCENT:
+            if not 0 <= score <= 100:
+                raise ValueError("must be from 0 to 100, because its unit is percent")
+            return score / 100
+        if unit in _SHARE and not 0 <= score <= 1:
+            raise ValueError("must be from 0 to 1, or its unit must be given, such as percent or points")
+        return score
+
+    @model_validator(mode="after")
+    def _add_unit_to_task(self) -> Self:
+        if self.unit not in (*_PERCENT, *_SHARE):
+            self.task = f"{self.task} ({self.unit})"
+        return self
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The values that identify the score. Two rows with equal keys are the same score."""
+        return (self.model, self.revision, self.task)
+
+    @property
+    def name(self) -> str:
+        """The key as one text."""
+        return " ".join(filter(None, self.key))
+
+
 @dataclass(frozen=True)
 class ImportNote:
     """A sentence for the user about the import, such as which parts of the file were left out."""
@@ -129,13 +202,13 @@ class CheckedMeasurement:
     """An imported measurement whose numbers were checked.
 
     Attributes:
-        row: the checked numbers. If the ranks are known, CE, RBP_k and the number of tokens are computed from them.
-        imported: the measurement as the importer yielded it.
+        measurement: the measurement. If the ranks are known, its results are computed from them.
+        ranks: the ranks of all scored tokens, or None if they are unknown.
 
     """
 
-    row: ImportedRow
-    imported: ImportedMeasurement
+    measurement: Measurement
+    ranks: RankTable | None = None
 
 
 @dataclass(frozen=True)
@@ -191,7 +264,7 @@ def check_imported(
     """
     faults: list[str] = []
     notes: dict[str, None] = {}
-    rows: dict[tuple[object, ...], tuple[ImportedRow | ScoreRow, ImportedMeasurement | ImportedScore]] = {}
+    rows: dict[object, tuple[Measurement | ScoreRow, ImportedMeasurement | ImportedScore]] = {}
     for item in items:
         if isinstance(item, ImportNote):
             notes[item.text] = None
@@ -204,13 +277,14 @@ def check_imported(
         except BadInput as error:
             faults += str(error).splitlines()
             continue
-        earlier_row, earlier_item = rows.setdefault(row.key, (row, item))
+        key = row.key if isinstance(row, ScoreRow) else row.fingerprint
+        earlier_row, earlier_item = rows.setdefault(key, (row, item))
         if isinstance(earlier_row, ScoreRow) and isinstance(row, ScoreRow):  # one of two files may lack n
             earlier_row.n = earlier_row.n or row.n
             row.n = row.n or earlier_row.n
         if differing := _differing_columns(earlier_row, row):
-            name = " ".join(str(part) for part in row.key if part)
             other_place = earlier_item.place or "the same source"
+            name = row.name if isinstance(row, ScoreRow) else f"{row.model} {row.dataset}"
             contradiction = f"{name}: the values of {listed(differing)} differ from those in {other_place}"
             faults.append(f"{_place_prefix(item.place)}{contradiction}")
     if faults:
@@ -221,25 +295,25 @@ def check_imported(
 
 
 def _checked_content(
-    rows: Iterable[tuple[ImportedRow | ScoreRow, ImportedMeasurement | ImportedScore]], notes: list[str]
+    rows: Iterable[tuple[Measurement | ScoreRow, ImportedMeasurement | ImportedScore]], notes: list[str]
 ) -> CheckedContent:
     """Separate rows of measurements from rows of scores. Each row comes with the object that it was made from."""
     measurements = []
     scores = []
     for row, item in rows:
-        if isinstance(row, ImportedRow) and isinstance(item, ImportedMeasurement):
-            measurements.append(CheckedMeasurement(row, item))
+        if isinstance(row, Measurement) and isinstance(item, ImportedMeasurement):
+            measurements.append(CheckedMeasurement(row, item.ranks))
         else:
             scores.append(row.model_dump())
     frame = pd.DataFrame(scores, columns=list(SCORES))
     return CheckedContent(measurements, frame.astype({"score": "Float64", "n": "Int64"}), notes)
 
 
-def _differing_columns(first: ImportedRow | ScoreRow, second: ImportedRow | ScoreRow) -> list[str]:
-    first_values = first.model_dump()
-    second_values = second.model_dump()
-    names = first_values | second_values
-    return [name for name in names if first_values.get(name) != second_values.get(name)]
+def _differing_columns(first: Measurement | ScoreRow, second: Measurement | ScoreRow) -> list[str]:
+    """Return the columns in which two rows differ. Notes are not compared."""
+    first_values = first.model_dump(exclude={"notes"})
+    second_values = second.model_dump(exclude={"notes"})
+    return [name for name in first_values if first_values[name] != second_values[name] and name != "rbp_curve"]
 
 
 def _check_score(item: ImportedScore) -> ScoreRow:
@@ -254,46 +328,81 @@ def _check_score(item: ImportedScore) -> ScoreRow:
     return ScoreRow.model_validate(columns)
 
 
-def _check_measurement(item: ImportedMeasurement, read_name: Callable[[str], tuple[str, str]]) -> ImportedRow:
+def _check_measurement(item: ImportedMeasurement, read_name: Callable[[str], tuple[str, str]]) -> Measurement:
     """Check the columns of a measurement. If its ranks are known, compare the columns with numbers computed from them.
 
     Raises:
         ValidationError: a column breaks a rule.
-        BadInput: a column disagrees with the ranks, or the table of ranks is empty.
+        BadInput: a column is unknown, disagrees with the ranks, or the table of ranks is empty.
 
     """
-    columns = _drop_missing(item.columns)
-    if isinstance(model := columns.get("model"), str):
-        columns["model"] = plain_name(model)[0]
+    columns = {name: _to_number(name, value) for name, value in _drop_missing(item.columns).items()}
+    for name in columns:
+        if name not in ("model", *IMPORTABLE_COLUMNS) and not is_rbp_column(name):
+            raise BadInput(f"{_place_prefix(item.place)}the column {name[:40]} cannot be imported")
+    if "model" not in columns:
+        raise BadInput(f"{_place_prefix(item.place)}model is missing")
+    columns["model"] = plain_name(_MODEL.validate_python(columns)["model"])[0]
+    named = dict(columns)
+    name = str(columns["model"])
+    if seed := _SEED.search(name):
+        name = name[: seed.start()] + name[seed.end() :]
+        named.setdefault("seed", int(seed[1]))
     if not {"family", "size"} <= columns.keys():
-        family, size = read_name(str(columns.get("model", "unknown")))  # ImportedRow refuses a row without a model
-        columns.setdefault("family", family)
-        columns.setdefault("size", size)
+        family, size = read_name(name)
+        named.setdefault("family", family)
+        named.setdefault("size", size)
+    if named.get("checkpoint") == "main":
+        del named["checkpoint"]
+    facts = {"repo": item.repo, "notes": " ".join(item.notes.split())[:MAX_TEXT_LENGTH]}
     if item.ranks is None:
-        return ImportedRow.model_validate(columns)
+        return from_numbers(named, imported_as=conditions(columns), **facts)
     if not len(item.ranks):
         raise BadInput(f"{_place_prefix(item.place)}the table of ranks is empty")
-    computed = _compute_from_ranks(item.ranks, columns)
-    stated = ImportedRow.model_validate({CE: computed[CE]} | columns).model_dump()
+    return _check_against_ranks(item, item.ranks, named, conditions(columns), facts)
+
+
+def _check_against_ranks(
+    item: ImportedMeasurement, ranks: RankTable, columns: dict[str, Any], imported_as: str, facts: dict[str, str]
+) -> Measurement:
+    """Build a measurement from its ranks. Raises BadInput if a column disagrees with them."""
+    ks = {k for k in rbp_ks(columns) if k <= ranks.vocab_size} | {k for k in HEADLINE_KS if k < ranks.vocab_size}
+    sums = RankSums.of([ranks], sorted(ks), ranks.vocab_size)
+    stated = from_numbers({CE: ranks.ce} | columns, imported_as=imported_as)
+    fields = named_fields(columns) | {"documents": len(ranks.documents[0]), "imported_as": imported_as}
+    measurement = from_ranks(fields, sums, notes=[facts["notes"]], repo=facts["repo"])
+    computed = {name: getattr(measurement, name) for name in ("num_tokens", "documents", "vocab_size", CE)}
+    computed |= {rbp_name(k): share for k, share in measurement.rbp.items()}
     faults = []
     for name, value in computed.items():
-        if name in columns and abs(stated[name] - value) > _allowed_difference(name, value):
+        k = parse_rbp_name(name)
+        number = getattr(stated, name) if k is None else stated.rbp.get(k)
+        if name in columns and abs(number - value) > _allowed_difference(name, value):
             place = item.places.get(name, item.place)
-            fault = f"{name} is {_shorten_value(columns[name])}, but the ranks give {value:.6g}"
+            fault = f"{name} is {_shorten_value(item.columns[name])}, but the ranks give {value:.6g}"
             faults.append(f"{_place_prefix(place)}{fault}")
     if faults:
         raise BadInput("\n".join(faults))
-    return ImportedRow.model_validate(columns | computed)
+    return measurement
 
 
-def _compute_from_ranks(ranks: RankTable, columns: Iterable[str]) -> dict[str, float]:
-    """Compute CE, the counts of tokens and documents, |V| and RBP_k from ranks.
+def _to_number(name: str, value: object) -> object:
+    """Convert a cell of a table to the type of its column. A text that is not a number is returned unchanged.
 
-    RBP_k is computed at the k of the named columns and at `HEADLINE_KS`.
+    Booleans and texts such as `0_5`, which Python reads as numbers, are returned as texts, which the rules refuse.
     """
-    ks = {k for k in rbp_ks(columns) if k <= ranks.vocab_size} | {k for k in HEADLINE_KS if k < ranks.vocab_size}
-    counts = {"num_tokens": len(ranks), "documents": len(ranks.documents[0]), "vocab_size": ranks.vocab_size}
-    return counts | {CE: ranks.ce} | {rbp_name(k): ranks.rbp(k) for k in sorted(ks)}
+    dtype = DTYPE_BY_COLUMN.get(name, "Float64" if is_rbp_column(name) or name == "score" else "string")
+    if dtype == "string":
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return str(value) if is_number else value
+    if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
+        return f"{value} (not a number)"
+    if dtype == "Int64" or name in _ROUNDED_COUNTS:
+        return whole_number(value, rounded=name in _ROUNDED_COUNTS)
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def _allowed_difference(name: str, value: float) -> float:
@@ -312,7 +421,7 @@ def _drop_missing(columns: Mapping[str, Any]) -> dict[str, object]:
     for name, value in columns.items():
         is_missing = pd.api.types.is_scalar(value) and (pd.isna(value) or value == "")
         result = name.removesuffix("_se")
-        if isinstance(value, str) and result not in (*RESULTS, "score") and not result.startswith("rbp_"):
+        if isinstance(value, str) and result not in (*_RESULTS, "score") and not result.startswith("rbp_"):
             is_missing = value.strip().lower() in _MISSING_TEXTS
         if not is_missing:
             present[name] = value
@@ -325,6 +434,8 @@ def _describe_faults(error: ValidationError, item: ImportedMeasurement | Importe
     faults = []
     for broken in broken_rules(error):
         column = broken.name[:40]
+        if column in ("rbp", "rbp_se") and len(broken.place) > 1:
+            column = rbp_name(int(broken.place[1])) + column.removeprefix("rbp")
         place = places.get(column) or ", ".join(filter(None, [item.place, column]))
         fault = f"{_place_prefix(place)}{broken.rule}"
         if not isinstance(broken.value, dict):  # a dict is the whole row

@@ -15,7 +15,7 @@ from rbptrack.analysis.report import Report, Term
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import character_spans, counted, format_number
-from rbptrack.facts import DISTINGUISHING_COLUMNS, FACT_BY_NAME, SAME_TOKENS_COLUMNS, Fact
+from rbptrack.measurement.columns import COLUMN_PARTS, DISTINGUISHING_COLUMNS, SAME_TOKENS_COLUMNS
 from rbptrack.ranks import HEADLINE_KS
 from rbptrack.stats.changes import CE_ROUNDING, RULE_OF_THREE, ChangedToken, Changes, OtherTokens, compare
 
@@ -56,7 +56,7 @@ CHANGES_GLOSSARY: dict[str, str | Term] = {
 FEW_UNITS = 200
 """With fewer documents or groups than this, a note says what share of all documents may be damaged unnoticed."""
 
-_IN_MODEL_NAME = ("family", "size", "model", "repo", "seed", "revision")  # facts that the name of a model tells
+_IN_MODEL_NAME = ("family", "size", "seed", "checkpoint")  # labels that the name of a model tells
 
 
 def same_tokens(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -81,22 +81,25 @@ def pair_name(first: pd.Series[Any], second: pd.Series[Any]) -> str:
         value_a = first[name]
         value_b = second[name]
         if pd.isna(value_a) != pd.isna(value_b) or (pd.notna(value_a) and value_a != value_b):
-            differing.append(FACT_BY_NAME[name])
+            differing.append(name)
     has_two_models = first["model"] != second["model"]
-    facts = [fact for fact in differing if not fact.is_hash and not (has_two_models and fact.name in _IN_MODEL_NAME)]
-    if not facts and not has_two_models:
-        facts = [fact for fact in differing if fact.is_hash]
-    return f"{_name_with_facts(first, facts)} / {_name_with_facts(second, facts)}"
+    columns = []
+    for name in differing:
+        if not COLUMN_PARTS[name].is_hash and not (has_two_models and name in _IN_MODEL_NAME):
+            columns.append(name)
+    if not columns and not has_two_models:
+        columns = [name for name in differing if COLUMN_PARTS[name].is_hash]
+    return f"{_name_with_facts(first, columns)} / {_name_with_facts(second, columns)}"
 
 
-def _name_with_facts(row: pd.Series[Any], facts: Sequence[Fact]) -> str:
-    """Return a model's name followed by its facts, such as `nano-6k@float16`. Missing facts are left out."""
+def _name_with_facts(row: pd.Series[Any], columns: Sequence[str]) -> str:
+    """Return a model's name followed by values of columns: `nano-6k@float16`. Missing values are left out."""
     model = str(row["model"])
     marks = []
-    for fact in facts:
-        value = "" if pd.isna(row[fact.name]) else fact.format_value(row[fact.name])
+    for name in columns:
+        value = "" if pd.isna(row[name]) else COLUMN_PARTS[name].format_value(row[name])
         # The name `nano-quant-115k-int8` contains `int8` of the weights `int8 torchao`.
-        is_in_name = fact.name == "weights" and value != "" and value.split()[0] in model.split("-")
+        is_in_name = name == "weights" and value != "" and value.split()[0] in model.split("-")
         if value and not is_in_name:
             marks.append(f"@{value}")
     return f"{model}{''.join(marks)}"

@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rbptrack.analysis.rank_store import COUNTED_COLUMNS, RankStore, Unreadable, WithoutRanks
+from rbptrack.analysis.rank_store import RankStore, Unreadable, WithoutRanks
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, file_access_error
 from rbptrack.base.formatting import counted, listed
 from rbptrack.ranks import (
+    COUNTED_COLUMNS,
     SCHEMA,
     DocumentCounts,
     MissingColumn,

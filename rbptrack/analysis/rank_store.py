@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rbptrack.base.errors import MissingArtifact, RbptrackError
-from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.ranks import COUNTED_COLUMNS, RankHistogram, RankTable
 
 SCORES = ("model", "revision", "task", "score", "n")
 """The columns of a table of task scores, such as `Runs.scores()`.
@@ -22,9 +22,6 @@ SCORES = ("model", "revision", "task", "score", "n")
 - score: a share from 0 to 1, unless the task's name ends with a unit.
 - n: the number of items of the task; missing if it is unknown.
 """
-
-COUNTED_COLUMNS = ("document", "greater", "ties", "logprob")
-"""The columns of a rank table from which CE and RBP_k are computed."""
 
 
 class Unreadable(RbptrackError):

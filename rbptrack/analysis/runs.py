@@ -18,7 +18,7 @@ from rbptrack.base.errors import BadInput, shortened_list, suggestion, unknown_n
 from rbptrack.base.expression import rows_that_pass
 from rbptrack.base.formatting import counted, readable_text
 from rbptrack.config.patterns import matches_patterns, natural_key
-from rbptrack.facts import DISTINGUISHING_COLUMNS, DTYPE_BY_COLUMN, FACT_BY_NAME
+from rbptrack.measurement.columns import COLUMN_PARTS, DISTINGUISHING_COLUMNS, DTYPE_BY_COLUMN
 from rbptrack.ranks import HEADLINE_KS, DocumentCounts, RankHistogram, RankTable, is_rbp_column, rbp_name
 
 _MAX_SHOWN = 60  # the most rows that are printed when `Runs` is displayed
@@ -60,8 +60,8 @@ class Runs:
     ID, or its row.
 
     Args:
-        frame: the table, with one row for each measurement. Its columns are `rbptrack.facts.COLUMNS` and rbp_<k>.
-            Columns that are left out are filled with missing values.
+        frame: the table, with one row for each measurement. Its columns are those of
+            `rbptrack.measurement.columns` and rbp_<k>. Columns that are left out are filled with missing values.
         store: the store that holds the ranks.
 
     Attributes:
@@ -393,6 +393,6 @@ def _unique_names(frame: pd.DataFrame) -> pd.Series[str]:
             break
         values = frame.loc[repeated.index, column]
         values = values[values.groupby(repeated).transform("nunique", dropna=False) > 1]
-        marks = ["" if pd.isna(value) else "@" + FACT_BY_NAME[column].format_value(value) for value in values]
+        marks = ["" if pd.isna(value) else "@" + COLUMN_PARTS[column].format_value(value) for value in values]
         names[values.index] += pd.Series(marks, index=values.index, dtype="string")
     return names.astype("string")

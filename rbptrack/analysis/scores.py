@@ -125,7 +125,7 @@ def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
     checkpoints = pd.DataFrame(
         {
             "model": models,
-            "is_main": rows["revision"].fillna("main").eq("main").to_numpy(),
+            "is_main": rows["checkpoint"].isna().to_numpy(),
             "tokens": rows["training_tokens"].astype("float64").fillna(-1.0).to_numpy(),
         }
     )
@@ -171,7 +171,7 @@ class _MeasurementNames:
                 self._rows_by_short_name.setdefault(name.lower(), []).append(i)
         for name in self._rows_by_full_name | self._rows_by_short_name:
             self._spellings.setdefault(_canonical_name(name), set()).add(name)
-        self._revisions = rows["revision"].fillna("main").tolist()
+        self._revisions = rows["checkpoint"].fillna("main").tolist()
         self._commits = rows["commit"].fillna("").str.removeprefix("sha256:").str.rpartition("@")[2].tolist()
 
     def find(self, model: str, revision: str) -> int | None:

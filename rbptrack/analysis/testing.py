@@ -131,7 +131,7 @@ def _simulate_run(
         "model": name,
         "dataset": dataset,
         "sweep": "example",
-        "revision": "main",
+        "architecture": "gpt_neox",
         "dtype": "float32",
         "sequence": "slide",
         "seq_len": tokens + 1,

@@ -4,43 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import ValidationError
 
 _MAX_SHOWN = 60  # largest number of characters of a name or value in a message
 
-_RULES = {
-    "greater_than": "must be above {gt:,}",
-    "greater_than_equal": "must be at least {ge:,}",
-    "less_than": "must be below {lt:,}",
-    "less_than_equal": "must be at most {le:,}",
-    "multiple_of": "must be a multiple of {multiple_of}",
-    "finite_number": "must be finite",
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_parsing_size": "must be a whole number with fewer digits",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
-    "bool_type": "must be true or false",
-    "bool_parsing": "must be true or false",
-    "string_type": "must be a text",
-    "string_unicode": "must be a text that can be encoded as UTF-8",
-    "string_too_short": "must have at least {min_length} characters",
-    "string_too_long": "must have at most {max_length} characters",
-    "string_pattern_mismatch": "must match the pattern {pattern}",
-    "literal_error": "must be {expected}",
-    "enum": "must be {expected}",
-    "list_type": "must be a list",
-    "tuple_type": "must be a list",
-    "dict_type": "must be a table of names and values",
-    "too_short": "must have at least {min_length} entries",
-    "too_long": "must have at most {max_length} entries",
-    "missing": "is missing",
-    "extra_forbidden": "is not known here",
+_WORDS = {
+    "valid string": "text",
+    "valid tuple": "list",
+    "valid integer": "whole number",
+    "valid boolean": "truth value",
 }
-"""The rule for each type of pydantic error, as the end of a sentence about a value."""
+"""Words for users in place of names of Python's types."""
 
 
 @dataclass(frozen=True)
@@ -73,17 +48,19 @@ class BrokenRule:
 
 
 def broken_rules(error: ValidationError) -> Iterator[BrokenRule]:
-    """Yield the broken rules of a pydantic error, in pydantic's order."""
+    """Yield the broken rules of a pydantic error, in pydantic's order and with its words."""
     for detail in error.errors(include_url=False):
-        context: dict[str, Any] = detail.get("ctx", {})
+        rule = detail["msg"]
         if detail["type"] in ("value_error", "assertion_error"):  # a validator of rbptrack or of a plugin raised it
-            rule = str(context["error"])
-        elif detail["type"] in ("string_too_short", "too_short") and context["min_length"] == 1:
-            rule = "must not be empty"
-        elif detail["type"] in _RULES:
-            rule = _RULES[detail["type"]].format(**context)
-        else:
-            rule = detail["msg"].replace("Input should be", "must be")
+            rule = str(detail["ctx"]["error"])
+        elif detail["type"] == "missing":
+            rule = "is missing"
+        elif detail["type"] == "extra_forbidden":
+            rule = "is not known here"
+        elif " should " in rule:  # such as "Input should be a valid integer, unable to parse string as an integer"
+            rule = f"must {rule.partition(' should ')[2].partition(', unable')[0].partition(', got')[0]}"
+            for name, word in _WORDS.items():
+                rule = rule.replace(name, word)
         yield BrokenRule(detail["loc"], rule, detail["input"])
 
 

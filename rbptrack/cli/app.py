@@ -26,6 +26,7 @@ from rbptrack.cli.compare import compare
 from rbptrack.cli.completion import insert_measure
 from rbptrack.cli.export import export
 from rbptrack.cli.importing import import_
+from rbptrack.cli.label import label
 from rbptrack.cli.listing import list_, show
 from rbptrack.cli.measure import demo, job, measure
 from rbptrack.cli.options import WORDS
@@ -63,6 +64,7 @@ app.command()(models)
 app.command()(datasets)
 app.command("list")(list_)
 app.command()(show)
+app.command()(label)
 app.command()(compare)
 app.command()(read)
 app.command()(report)
@@ -176,7 +178,7 @@ def _check_command(word: str) -> None:
 
 def _error_text(error: TyperException) -> str:
     """Return the text of an error. If an unknown option has the name of a column, suggest `--where` with the column."""
-    from rbptrack.facts import FACT_BY_NAME
+    from rbptrack.measurement.columns import DTYPE_BY_COLUMN
 
     context = getattr(error, "ctx", None)
     option = getattr(error, "option_name", "")
@@ -188,9 +190,9 @@ def _error_text(error: TyperException) -> str:
     if context is not None and context.command.name == "list" and "models" in error.message:
         return f"list shows measurements.{suggestion([f'{program_name()} models'])}"
     accepts_where = context is not None and any(option.name == "where" for option in context.command.params)
-    if column not in FACT_BY_NAME or not accepts_where:
+    if column not in DTYPE_BY_COLUMN or not accepts_where:
         return f"{error.format_message().rstrip('.')}."
-    value = "'VALUE'" if FACT_BY_NAME[column].dtype == "string" else "VALUE"
+    value = "'VALUE'" if DTYPE_BY_COLUMN[column] == "string" else "VALUE"
     condition = f'--where "{column} == {value}"'
     return f"{error.message}.{suggestion([condition])}"
 

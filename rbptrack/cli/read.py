@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rbptrack.base.errors import BadInput
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import compact_bytes, short_path
 from rbptrack.cli.options import (
@@ -23,10 +24,18 @@ from rbptrack.cli.options import (
 from rbptrack.config.patterns import split_list
 from rbptrack.console.output import command_line, open_in_browser, print_text
 
+if TYPE_CHECKING:
+    from rbptrack.analysis import Runs
+
 
 def read(
     models: Annotated[str, typer.Argument(metavar="MODELS", help="names or patterns: 'nano/*', gpt2-124m,gpt2-355m")],
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="names or patterns of datasets")],
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATASET", help="names or patterns of datasets; or give two measurements, as for compare"
+        ),
+    ],
     document: Annotated[
         list[str],
         list_option(
@@ -44,14 +53,19 @@ def read(
 ) -> int:
     """Write a page that shows the text as the models see it: each token coloured by its rank.
 
-    Example: rbptrack read 'nano/*' pydocs
+    Examples: rbptrack read 'nano/*' pydocs, rbptrack read nano-6k/pydocs nano-115k/pydocs
     """
     from rbptrack.analysis.runs import Filters
     from rbptrack.console.progress import spinner
     from rbptrack.reporting import render_reading
 
     filters = Filters(where, model=split_list(models), dataset=split_list(dataset), sweep=sweep)
-    runs = Selection(tracking_uri, experiment, filters).runs()
+    selection = Selection(tracking_uri, experiment, filters)
+    try:
+        runs = selection.runs()
+    except BadInput as error:
+        every = Selection(tracking_uri, experiment, Filters(where, sweep=sweep))
+        runs = _two_measurements(every, models, dataset, error)
     with spinner(f"reading the ranks of {len(runs)} measurements"):
         page, notes = render_reading(runs, documents=document, tokens=tokens, command=command_line())
     write_whole(out, page)
@@ -61,3 +75,14 @@ def read(
     if open_:
         open_in_browser(out.absolute().as_uri())
     return 1 if runs.unreadable else 0
+
+
+def _two_measurements(selection: Selection, a: str, b: str, error: BadInput) -> Runs:
+    """Return two measurements that are named as in `compare`. Raises `error` if one of them does not exist."""
+    try:
+        runs = selection.runs()
+        run_ids = [runs.row(name)["run_id"] for name in (a, b)]
+    except BadInput:
+        raise error from None
+    pair: Runs = runs[runs["run_id"].isin(run_ids)]
+    return pair

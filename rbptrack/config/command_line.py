@@ -31,6 +31,7 @@ from rbptrack.config.registration import add_config, register
 
 _HYDRA_KEYS = ("hydra/", "hydra.")
 _SEARCH_PATH = "hydra.searchpath="
+_PATH_BEGINNINGS = ("./", "../", "/", "~")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 # Hydra reads other words as numbers, truth values or signs of its grammar: 123e4567 is infinity for it.
 _NEEDS_NO_QUOTES = re.compile(r"(?!(?:true|false|null|nan|inf)$)[a-z_][\w./:-]*", re.ASCII | re.IGNORECASE)
@@ -271,6 +272,7 @@ def _expand_names(word: str, key: str, value: str, choices: Choices) -> str:
         elements = split_list(value)
     group = GROUP_BY_KEY[key]
     names = choices.names(group)
+    elements = [path for element in elements for path in _expand_folders(group, element)]
     elements = [_find_or_add_config(group, element, names, choices) for element in _add_families(elements, names)]
     chosen = select_names(key, elements, [*names, *(element for element in elements if element in choices.added)])
     return ",".join(map(_quote, chosen))
@@ -290,6 +292,20 @@ def _add_families(elements: Sequence[str], names: Sequence[str]) -> list[str]:
     return completed
 
 
+def _expand_folders(group: str, element: str) -> list[str]:
+    """Expand a pattern of model folders, such as `./out/*/checkpoint-*`. Any other element stands for itself.
+
+    Raises BadInput if no folder matches.
+    """
+    if group != "model" or not element.startswith(_PATH_BEGINNINGS) or not is_pattern(element):
+        return [element]
+    path = user_path(element).absolute()
+    folders = [str(found) for found in Path(path.anchor).glob(str(path.relative_to(path.anchor))) if found.is_dir()]
+    if not folders:
+        raise BadInput(f"model={element}: no folder matches")
+    return sorted(folders, key=natural_key)
+
+
 def _find_or_add_config(group: str, element: str, names: Sequence[str], choices: Choices) -> str:
     """Return the config name for an element of a list of models or datasets.
 
@@ -298,7 +314,7 @@ def _find_or_add_config(group: str, element: str, names: Sequence[str], choices:
     """
     if element in names or group not in ("model", "dataset"):
         return element
-    if element.startswith(("./", "../", "/", "~")) or element in (".", ".."):
+    if element.startswith(_PATH_BEGINNINGS) or element in (".", ".."):
         path = user_path(element)
         if group == "model" or path.is_dir():
             return choices.add(group, element, based_on="hf", path=str(path))

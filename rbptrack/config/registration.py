@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from functools import cache
@@ -13,7 +14,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from rbptrack.base.errors import BadInput, first_line
-from rbptrack.config.paths import config_folders, embedded
+from rbptrack.config.paths import config_folders, embedded, user_path
 from rbptrack.config.patterns import separate_size
 from rbptrack.config.schema import Config
 
@@ -27,6 +28,7 @@ _GROUPS_OF_HYDRA = ("output", "launcher", "sweeper", "help", "hydra_help", "hydr
 
 _STEPS = re.compile(r"\s*(\d{1,15})(?::(\d{1,15}))?(?::([1-9]\d{0,14}))?\s*")
 _MAX_STEPS = 1_000_000
+_CHECKPOINT = re.compile(r"checkpoint-(\d{1,15})", re.ASCII)  # a folder that a Trainer of transformers writes
 
 
 @cache
@@ -41,6 +43,8 @@ def register() -> None:
         "family_of": lambda repo, path: family_and_size(repo, path)[0],
         "size_of": size_of,
         "training_tokens": training_tokens,
+        "checkpoint_of": checkpoint_of,
+        "tokens_seen": tokens_seen,
     }
     for name, resolver in resolvers.items():
         OmegaConf.register_new_resolver(name, resolver, replace=True)
@@ -62,8 +66,29 @@ def add_config(group: str, name: str, values: dict[str, Any], *, based_on: str) 
 
 
 def base_name(repo: str, path: str) -> str:
-    """Return the last part of a repository's name or of a path, such as `news` for `org/news`."""
+    """Return the last part of a repository's name or of a path, such as `news` for `org/news`.
+
+    A checkpoint folder of a Trainer, such as `out/a-7m/checkpoint-200`, has the name of the folder that holds it.
+    """
+    if checkpoint_of(path):
+        return user_path(path).absolute().parent.name
     return PurePath(repo or path).name
+
+
+def checkpoint_of(path: str) -> str:
+    """Return the step of a checkpoint folder: `200` for `out/a-7m/checkpoint-200`. It is empty for other folders."""
+    match = _CHECKPOINT.fullmatch(PurePath(path).name)
+    return match[1] if match else ""
+
+
+def tokens_seen(path: str) -> int:
+    """Return the number of tokens that a Trainer has read, from trainer_state.json in a folder; 0 if unknown."""
+    try:
+        state = json.loads((user_path(path) / "trainer_state.json").read_bytes()) if path else {}
+    except (OSError, ValueError, RecursionError):
+        return 0
+    tokens = state.get("num_input_tokens_seen") if isinstance(state, dict) else None
+    return tokens if isinstance(tokens, int) and tokens > 0 else 0
 
 
 def family_and_size(repo: str, path: str) -> tuple[str, str]:

@@ -75,17 +75,24 @@ class Launch(Enum):
     slurm = "slurm"
 
 
+def model_name(family: str, size: str, seed: int, checkpoint: str) -> str:
+    """Return the name of a model from its labels, such as `pythia-70m-seed2@step1000`."""
+    name = "-".join(filter(None, (family, size, f"seed{seed}" if seed else "")))
+    return f"{name}@{checkpoint}" if checkpoint else name
+
+
 @dataclass
 class ModelConfig:
     """One causal language model: a repository on the Hugging Face Hub (`repo`) or a local folder (`path`)."""
 
-    family: str = MISSING  # name of a set of models that differ only in size; part of a measurement's identity
+    family: str = MISSING  # name of a set of models that differ only in size
     size: str = MISSING  # size as published, such as 70m
     repo: str = ""  # repository on the Hub, such as EleutherAI/pythia-70m
     path: str = ""  # local folder, instead of `repo`
     gguf: str = ""  # GGUF file in `repo` or `path` that holds the model; its weights are dequantised
     revision: str = "main"  # branch, tag or commit of `repo`, such as step1000 in families with checkpoints
     seed: int = 0  # training seed, if a family has several models of one size
+    checkpoint: str = ""  # name of the checkpoint; empty: `revision`, if that is not main
     training_tokens: float = 0  # D, the number of tokens that the weights were trained on; 0: unknown
     steps: str = ""  # all steps n with a revision step<n>: 0,1,2 or first:last:by; needed for model.revision=step*
     tokenizer: str = ""  # repository or folder of the tokenizer, if it is not the model's own
@@ -100,10 +107,15 @@ class ModelConfig:
 
     @property
     def name(self) -> str:
-        """The model's name from family, size, seed and revision, such as `pythia-70m` or `pythia-70m@step1000`."""
-        seed = f"seed{self.seed}" if self.seed else ""
-        revision = f"@{self.revision}" if self.revision != "main" else ""
-        return "-".join(filter(None, (self.family, self.size, seed))) + revision
+        """The model's name from family, size, seed and checkpoint, such as `pythia-70m` or `pythia-70m@step1000`."""
+        return model_name(self.family, self.size, self.seed, self.checkpoint_label)
+
+    @property
+    def checkpoint_label(self) -> str:
+        """The name of the checkpoint. It is empty for the final weights."""
+        if self.checkpoint:
+            return self.checkpoint
+        return self.revision if self.revision != "main" else ""
 
 
 @dataclass
@@ -114,7 +126,7 @@ class DatasetConfig:
     (`files`). If both `repo` and `files` are given, the files are in the repository.
     """
 
-    name: str = MISSING  # name of the dataset; part of a measurement's identity
+    name: str = MISSING  # name of the dataset
     repo: str = ""  # repository on the Hub, such as wikimedia/wikipedia
     path: str = ""  # local folder that `datasets` can load
     files: list[str] = field(default_factory=list)  # names or patterns of files

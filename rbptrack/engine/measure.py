@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +17,8 @@ from rbptrack.engine.batches import Batch
 from rbptrack.engine.blocks import Blocks
 from rbptrack.engine.collector import Collector
 from rbptrack.engine.engine import Engine
-from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, rank_and_rest_sums, token_totals
-from rbptrack.ranks.measurement import RANKS_FILE, Comparison, Measurement
+from rbptrack.measurement.files import RANKS_FILE
+from rbptrack.ranks import RankSums, RankTable
 
 if TYPE_CHECKING:
     from rbptrack.corpus.sequences import Corpus
@@ -24,7 +26,65 @@ if TYPE_CHECKING:
 BLOCK_SECONDS = 30.0
 """The number of seconds after which scores are written to disk in a block."""
 
-_COMPARISONS = ("kl", "acceptance", "same_top")
+_FIRST_CHOICES = ("top", "reference_top")  # columns with the id that a model ranks first
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The ranks of a corpus, and how they were computed.
+
+    Attributes:
+        folder: the folder of `ranks.parquet`, the rank table.
+        sums: the sums of the rank table.
+        num_bytes: UTF-8 bytes of the text of the scored tokens.
+        seconds: wall time of computing the scores.
+        fresh_tokens: number of tokens that were scored in these seconds. The others were on disk already.
+        peak_memory_bytes: largest memory in use; 0 if it is unknown.
+        batch_tokens: largest number of tokens of a batch, at the end of the measurement.
+        chunk_tokens: number of tokens whose logits were in memory at once; 0 if it is unknown.
+        padding_mass: largest total probability of the padding rows at any token. A comparison with a reference leaves
+            these rows out.
+        notes: notes for the user, such as that memory ran out.
+
+    """
+
+    folder: Path
+    sums: RankSums
+    num_bytes: int
+    seconds: float
+    fresh_tokens: int
+    peak_memory_bytes: int
+    batch_tokens: int
+    chunk_tokens: int
+    padding_mass: float
+    notes: tuple[str, ...]
+
+    @property
+    def ranks(self) -> RankTable:
+        """The rank table, read from disk."""
+        return RankTable.read(self.folder / RANKS_FILE)
+
+    def results(self) -> dict[str, float | None]:
+        """Return the results of the measurement that ranks do not determine. Unknown results are None."""
+        nats = self.sums.histogram.ce * self.sums.histogram.num_tokens
+        return {
+            "bits_per_byte": nats / (math.log(2) * self.num_bytes) if self.num_bytes else None,
+            "padding_mass": self.padding_mass if "kl" in self.sums.means else None,
+            "seconds": self.seconds,
+            "tokens_per_second": self.fresh_tokens / self.seconds if self.fresh_tokens and self.seconds else None,
+            "peak_memory_bytes": self.peak_memory_bytes or None,
+            "batch_tokens": self.batch_tokens,
+            "chunk_tokens": self.chunk_tokens or None,
+        }
+
+    def first_choices(self) -> list[int]:
+        """Return the ids of all entries that the model or its reference ranks first at some token, ascending."""
+        ids: set[int] = set()
+        for piece in RankTable.read_pieces(self.folder / RANKS_FILE, _FIRST_CHOICES):
+            for name in _FIRST_CHOICES:
+                if name in piece.table.column_names:
+                    ids.update(np.unique(piece.column(name)).tolist())
+        return sorted(ids)
 
 
 def measure(
@@ -35,7 +95,7 @@ def measure(
     folder: Path,
     strict: bool = False,
     progress: Callable[[int], object] = lambda tokens: None,
-) -> Measurement:
+) -> Ranked:
     """Rank every scored token of a corpus.
 
     Finished work is written to folder/blocks every 30 s, after every million tokens, and at an interrupt
@@ -63,7 +123,7 @@ def measure(
     if saved_tokens:
         progress(saved_tokens)
     started = time.perf_counter()
-    sums = _Sums(ks, engine.vocab_size)
+    sums = RankSums(ks, engine.vocab_size)
     with RankTable.writing(folder / RANKS_FILE) as write:
 
         def append(piece: RankTable) -> None:
@@ -80,20 +140,17 @@ def measure(
         ) as collector:
             _measure_missing(engine, blocks, collector, progress)
     seconds = time.perf_counter() - started
-    return Measurement(
+    return Ranked(
         folder=folder,
-        histogram=sums.histogram,
-        counts=DocumentCounts.merge(sums.counts),
+        sums=sums,
         num_bytes=int(corpus.num_bytes.sum(where=corpus.is_target)),
-        tied_tokens=int(sums.totals["tie_rate"]) if "tie_rate" in sums.totals else None,
         seconds=seconds,
         fresh_tokens=sums.histogram.num_tokens - saved_tokens,
         peak_memory_bytes=engine.peak_memory_bytes,
         batch_tokens=engine.batch_tokens,
         chunk_tokens=engine.chunk_tokens,
+        padding_mass=engine.padding_mass,
         notes=tuple(engine.notes),
-        comparison=sums.comparison(engine.padding_mass),
-        ce_parts=sums.ce_parts,
     )
 
 
@@ -116,36 +173,3 @@ def _measure_missing(engine: Engine, blocks: Blocks, collector: Collector, progr
         except (KeyboardInterrupt, SystemExit):
             collector.save()
             raise
-
-
-class _Sums:
-    """Computes the sums of a `Measurement` in one pass over the pieces of the rank table."""
-
-    def __init__(self, ks: Sequence[int], vocab_size: int) -> None:
-        no_ranks = np.zeros(0, dtype=np.int64)
-        self.histogram = RankHistogram(no_ranks, no_ranks, np.zeros(0), vocab_size)
-        self.ce_sums = np.zeros(3)
-        self.counts: list[DocumentCounts] = []  # of each piece; merged once at the end, because merging sorts
-        self._ks = tuple(ks)
-        self.totals: dict[str, float] = {}  # of each metric that is a mean over tokens
-
-    def add(self, table: RankTable) -> None:
-        """Add a piece of the rank table."""
-        self.counts.append(table.document_counts(self._ks))
-        self.histogram += table.histogram()
-        self.ce_sums += rank_and_rest_sums(table)
-        for metric, total in token_totals(table).items():
-            self.totals[metric] = self.totals.get(metric, 0.0) + total
-
-    def comparison(self, padding_mass: float) -> Comparison | None:
-        """Return the comparison with the reference, or None if there is no reference."""
-        if "kl" not in self.totals:
-            return None
-        means = {metric: self.totals[metric] / self.histogram.num_tokens for metric in _COMPARISONS}
-        return Comparison(**means, padding_mass=padding_mass)
-
-    @property
-    def ce_parts(self) -> tuple[float, float] | None:
-        """The means of ln R and of -ln(p R), or None if some p R is above 1 by more than rounding."""
-        ln_rank, remainder, impossible = (self.ce_sums / self.histogram.num_tokens).tolist()
-        return None if impossible else (ln_rank, remainder)

@@ -9,32 +9,39 @@ import shutil
 import stat
 import struct
 import tempfile
+import time
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from rbptrack.analysis.input_files import parse_json
 from rbptrack.analysis.runs import Runs
-from rbptrack.base.errors import BadInput
-from rbptrack.base.files import check_regular_file, replacing
+from rbptrack.base.errors import BadInput, FileAccessError, RbptrackError, file_access_error, first_line
+from rbptrack.base.files import check_regular_file, replacing, sha256
 from rbptrack.base.formatting import counted
-from rbptrack.exchange.contents import faults_of_measurement
+from rbptrack.base.parquet import read_table
+from rbptrack.base.secrets import without_password
 from rbptrack.exchange.intake import imported_line
-from rbptrack.tracking import Outbox, Record, Store
-from rbptrack.tracking.names import (
+from rbptrack.measurement.build import compute_histogram, faults_of_ranks
+from rbptrack.measurement.columns import labels_of
+from rbptrack.measurement.files import (
     DOCUMENTS_FILE,
     HISTOGRAM_FILE,
     RANKS_FILE,
-    READING_FILE,
     RECORD_FILE,
     TOKENS_FILE,
     UNSCORED_FILE,
-    Metric,
-    Tag,
 )
-from rbptrack.tracking.record import compute_histogram, rbp_curve
+from rbptrack.measurement.record import MeasurementRecord, parse_measurement, read_measurement
+from rbptrack.tracking import Outbox, Store
+from rbptrack.tracking.names import READING_FILE
 
 MAX_UNPACKED_BYTES = 64 * 2**30
 """The largest unpacked size of a bundle, in bytes."""
@@ -45,6 +52,9 @@ _ENTRY_NAME = re.compile(rf"[0-9a-f]{{64}}/({'|'.join(map(re.escape, _BUNDLED_FI
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DAMAGE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, struct.error)
 _MAX_RATIO = 200  # largest ratio of unpacked to packed size of an entry; tables are already compressed
+_MAX_CLOCK_DIFFERENCE = 86_400  # seconds between the clocks of two machines
+_MAX_ROWS_OF_SMALL_FILES = 2**16  # a table with more rows must take at least one byte per row
+_TOKEN_ID = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
 _MAX_ENTRY_BYTES = {RECORD_FILE: 2**24, TOKENS_FILE: 2**30, _MANIFEST: 2**16}
 """The largest unpacked sizes, in bytes, of the entries that are read into memory as a whole."""
 
@@ -69,9 +79,9 @@ def export_bundle(runs: Runs, path: Path, *, reading: str = "") -> int:
     if not isinstance(store, Store):
         raise BadInput("only measurements of a store can be exported as a bundle")
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as bundle:
-        for run_id in runs["run_id"]:
+        for run_id, labels in zip(runs["run_id"], labels_of(runs.frame), strict=True):
             with tempfile.TemporaryDirectory() as folder:
-                record = _copy_measurement(store, run_id, Path(folder))
+                record = _copy_measurement(store, run_id, labels, Path(folder))
                 for file in (RECORD_FILE, *sorted(record.files)):
                     bundle.write(Path(folder, file), f"{record.fingerprint}/{file}")
         if reading:
@@ -112,7 +122,7 @@ def import_bundle(path: Path, store: Store) -> list[str]:
     num_new = 0
     with zipfile.ZipFile(path) as bundle:
         for fingerprint in fingerprints:
-            if store.find_equivalent(Record.parse(bundle.read(f"{fingerprint}/{RECORD_FILE}"))):
+            if store.find_equivalent(parse_measurement(bundle.read(f"{fingerprint}/{RECORD_FILE}"))):
                 continue
             with _unpack(bundle, fingerprint) as folder:
                 _complete_measurement(folder, path)
@@ -135,13 +145,18 @@ def _open_bundle(path: Path) -> Iterator[zipfile.ZipFile]:
         raise BadInput(f"{path} is damaged because its beginning is missing: export it again") from error
 
 
-def _copy_measurement(store: Store, run_id: str, folder: Path) -> Record:
-    """Copy a measurement's record, and those of its files that a bundle may contain, to a folder. Return the record."""
-    record = store.sealed_record(run_id)  # in the bundle the record gets another seal, because it lists fewer files
-    for name in record.files:
-        path = store.recorded_file(run_id, name, record)
+def _copy_measurement(store: Store, run_id: str, labels: Mapping[str, object], folder: Path) -> MeasurementRecord:
+    """Copy a measurement's record, and those of its files that a bundle may contain, to a folder. Return the record.
+
+    The record gets the present labels of the run, and does not say in which folder of this machine the model is.
+    """
+    sealed = store.sealed_measurement(run_id)
+    for name in sealed.files:
+        path = store.recorded_file(run_id, name, sealed)
         if name in _BUNDLED_FILES:
             shutil.copyfile(path, folder / name)
+    measurement = sealed.measurement.updated({**labels, "folder": ""})
+    record = MeasurementRecord(measurement=measurement, began=sealed.began, ended=sealed.ended)
     record.write(folder)
     return record
 
@@ -151,23 +166,106 @@ def _check_measurements(bundle: zipfile.ZipFile, fingerprints: Sequence[str], pa
     faults = []
     for fingerprint in fingerprints:
         with _unpack(bundle, fingerprint) as folder:
-            for fault in faults_of_measurement(folder, fingerprint):
+            for fault in _faults_of_measurement(folder, fingerprint):
                 faults.append(f"measurement {fingerprint[:12]}: {fault}")
     if faults:
         raise BadInput("\n  ".join([f"{path} is not imported:", *faults[:10]]))
 
 
 def _complete_measurement(folder: Path, bundle: Path) -> None:
-    """Add the histogram, the curve and the name of the bundle to a checked measurement in a folder."""
-    record = Record.read(folder)
-    record.tags.setdefault(Tag.IMPORTED, "bundle")
-    record.tags[Tag.IMPORTED_FROM] = bundle.name
-    record.tags.pop(Tag.FORCED, None)
+    """Add the histogram and the name of the bundle to a checked measurement in a folder."""
+    record = read_measurement(folder)
+    values = {"imported": record.measurement.imported or "bundle", "imported_from": bundle.name, "forced": False}
     if RANKS_FILE in record.files:
-        histogram = compute_histogram(folder / RANKS_FILE)
-        record.curves = {Metric.RBP_CURVE: rbp_curve(histogram)}
-        histogram.write(folder / HISTOGRAM_FILE)
-    record.write(folder)
+        compute_histogram(folder / RANKS_FILE).write(folder / HISTOGRAM_FILE)
+    measurement = record.measurement.updated(values)
+    MeasurementRecord(measurement=measurement, began=record.began, ended=record.ended).write(folder)
+
+
+def _faults_of_measurement(folder: Path, fingerprint: str) -> Iterator[str]:
+    """Yield a sentence for each fault of an unpacked measurement.
+
+    Raises OSError or FileAccessError if the operating system cannot read a file of the folder.
+
+    Args:
+        folder: the folder with the measurement's record and files.
+        fingerprint: the fingerprint in the name of the bundle's folder.
+
+    """
+    try:
+        record = read_measurement(folder)
+    except FileNotFoundError:
+        yield f"{RECORD_FILE} is missing"
+        return
+    except RbptrackError as error:
+        yield first_line(error)
+        return
+    measurement = record.measurement
+    if record.fingerprint != fingerprint:
+        yield "its fingerprint is not the hash of what its record says"
+    if not 0 < record.began <= record.ended < time.time() + _MAX_CLOCK_DIFFERENCE:
+        yield "it must begin before it ends, and must not end in the future"
+    for name, value in measurement:
+        if isinstance(value, str) and without_password(value) != value:
+            yield f"{name} must not hold a password"
+    present = {path.name for path in folder.iterdir()} - {RECORD_FILE}
+    for name in sorted(set(record.files) ^ present):
+        yield f"{name[:60]} is missing, or the record does not list it"
+    for name in sorted(set(record.files) & present):
+        if sha256(folder / name) != record.files[name]:
+            yield f"{name} is damaged"
+    if (RANKS_FILE in present) == measurement.without_ranks:
+        yield f"{RANKS_FILE} is missing, or is present although the measurement has no ranks"
+        return
+    try:
+        for name in sorted(present & {RANKS_FILE, DOCUMENTS_FILE, UNSCORED_FILE}):
+            _check_size(folder / name)
+        if UNSCORED_FILE in present:
+            _check_unscored(read_table(folder / UNSCORED_FILE))
+        if TOKENS_FILE in present:
+            _check_tokens(parse_json((folder / TOKENS_FILE).read_bytes(), TOKENS_FILE))
+        if RANKS_FILE in present:
+            yield from faults_of_ranks(measurement, folder)
+    except FileAccessError:
+        raise
+    except (RbptrackError, ValueError, RecursionError) as error:
+        yield first_line(error).replace(f"{folder}/", "")
+
+
+def _check_size(path: Path) -> None:
+    """Raise RbptrackError if a file is not a table, or has more rows than bytes.
+
+    Parquet stores billions of equal values in a few bytes. If such a table were read, it would fill the memory.
+    """
+    try:
+        rows = pq.read_metadata(path).num_rows
+    except Exception as error:  # damaged bytes make Arrow raise exceptions of every kind
+        raise file_access_error(error, path) or RbptrackError(f"{path.name} is not a Parquet file") from error
+    size = path.stat().st_size
+    if rows > max(size, _MAX_ROWS_OF_SMALL_FILES):
+        raise RbptrackError(f"{path.name} holds {rows:,} rows in {size:,} bytes, which is not plausible")
+
+
+def _check_unscored(table: pa.Table) -> None:
+    """Raise RbptrackError if the table of tokens that were not scored lacks a column or has a wrong value."""
+    for name in ("document", "position", "token"):
+        if name not in table.column_names or not pa.types.is_integer(table.schema.field(name).type):
+            raise RbptrackError(f"{UNSCORED_FILE} lacks the column {name}, or it does not hold whole numbers")
+        if table.column(name).null_count or (len(table) and pc.min(table.column(name)).as_py() < 0):
+            raise RbptrackError(f"{UNSCORED_FILE}: the column {name} must hold numbers from 0, and no empty cells")
+
+
+def _check_tokens(texts: Any) -> None:
+    """Raise RbptrackError if the texts of tokens are not a mapping of token ids to texts."""
+    if not isinstance(texts, dict) or not all(
+        _TOKEN_ID.fullmatch(token_id) and isinstance(text, str) for token_id, text in texts.items()
+    ):
+        raise RbptrackError(f"{TOKENS_FILE} must be a JSON object with a text for each token id")
+    try:
+        # A token may hold only a part of a character. Each byte of the part is a lone surrogate.
+        "".join(texts.values()).encode(errors="surrogateescape")
+    except UnicodeEncodeError as error:
+        raise RbptrackError(f"{TOKENS_FILE}: a text has a character that cannot be encoded as UTF-8") from error
 
 
 def _check_entries(bundle: zipfile.ZipFile, path: Path) -> list[str]:

@@ -8,16 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from rbptrack.analysis.importing import CheckedContent, CheckedMeasurement
-from rbptrack.analysis.rules import ImportedRow
+from rbptrack.analysis.importing import CheckedContent
 from rbptrack.analysis.scores import replaced_scores
 from rbptrack.base.formatting import counted
-from rbptrack.facts import FACT_BY_NAME, IMPORTABLE_COLUMNS, Place, stored_texts
-from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.tracking import Outbox, Record, Store
-from rbptrack.tracking.facts import measurement_tags, measurement_title
-from rbptrack.tracking.names import HISTOGRAM_FILE, RANKS_FILE, Metric
-from rbptrack.tracking.record import MAX_TEXT_LENGTH, ce_and_rbp_metrics, compute_histogram, rbp_curve, size_metrics
+from rbptrack.measurement.build import compute_histogram
+from rbptrack.measurement.files import HISTOGRAM_FILE, RANKS_FILE
+from rbptrack.measurement.record import MeasurementRecord
+from rbptrack.tracking import Outbox, Store
 
 
 def import_content(importer: str, content: CheckedContent, path: Path, store: Store) -> list[str]:
@@ -34,14 +31,15 @@ def import_content(importer: str, content: CheckedContent, path: Path, store: St
 
     """
     num_new = 0
-    for measurement in content.measurements:
-        record = _record_of_import(measurement, importer, path.name)
+    for checked in content.measurements:
+        measurement = checked.measurement.updated({"imported": importer, "imported_from": path.name})
+        record = MeasurementRecord(measurement=measurement)
         if store.find_equivalent(record):
             continue
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
-            if measurement.imported.ranks is not None:
-                measurement.imported.ranks.write(folder / RANKS_FILE)
+            if checked.ranks is not None:
+                checked.ranks.write(folder / RANKS_FILE)
                 compute_histogram(folder / RANKS_FILE).write(folder / HISTOGRAM_FILE)
             record.write(folder)
             Outbox(store).deliver(folder, keep_folder=True)  # it is deleted at the end of the block
@@ -63,12 +61,12 @@ def _summary_lines(content: CheckedContent, num_new: int, earlier_scores: pd.Dat
     """
     if content.measurements:
         yield imported_line(num_new, len(content.measurements))
-    num_without_ranks = sum(measurement.imported.ranks is None for measurement in content.measurements)
+    num_without_ranks = sum(checked.ranks is None for checked in content.measurements)
     if num_without_ranks:
         yield (
             f"{num_without_ranks} without ranks: their intervals do not include the error from the choice of documents"
         )
-    num_without_size = sum(measurement.row.non_embedding_params is None for measurement in content.measurements)
+    num_without_size = sum(checked.measurement.non_embedding_params is None for checked in content.measurements)
     if num_without_size:
         yield f"{num_without_size} without non_embedding_params: laws in size leave them out"
     if len(content.scores):
@@ -77,46 +75,3 @@ def _summary_lines(content: CheckedContent, num_new: int, earlier_scores: pd.Dat
     if earlier_scores is not None:
         yield from replaced_scores(earlier_scores, content.scores)
     yield from content.notes
-
-
-def _record_of_import(measurement: CheckedMeasurement, importer: str, file_name: str) -> Record:
-    """Make the record of an imported measurement. Its fingerprint does not depend on the imported numbers."""
-    row = measurement.row
-    imported = measurement.imported
-    metrics = _row_metrics(row)
-    curve = list(row.rbp.items())
-    if imported.ranks is not None:
-        histogram = imported.ranks.histogram()
-        metrics |= ce_and_rbp_metrics(histogram, imported.ranks.document_counts(list(row.rbp)))
-        curve = rbp_curve(histogram)
-    # The identity includes the model's name in the file, because two models may have one family and size.
-    identity = {"imported": importer} | {name: str(value) for name, value in row.conditions.items()}
-    model = "-".join(filter(None, (row.family, row.size, f"seed{row.seed}" if row.seed else "")))
-    values = row.model_dump(include=set(IMPORTABLE_COLUMNS)) | {
-        "model": model,
-        "repo": imported.repo,
-        "fingerprint": fingerprint(identity),
-        "imported": importer,
-        "imported_from": file_name,
-        "notes": " ".join(imported.notes.split())[:MAX_TEXT_LENGTH],
-        "without_ranks": imported.ranks is None,
-    }
-    return Record(
-        measurement_title(model, row.dataset),
-        measurement_tags(values),
-        stored_texts(Place.PARAM, values),
-        metrics,
-        curves={Metric.RBP_CURVE: curve} if curve else {},
-        identity=identity,
-    )
-
-
-def _row_metrics(row: ImportedRow) -> dict[str, float]:
-    """Return the numbers of a row as metrics, including rbp_<k> and standard errors."""
-    columns = row.model_dump(exclude_none=True)
-    names = [name for name in IMPORTABLE_COLUMNS if FACT_BY_NAME[name].place is Place.METRIC]
-    metrics = {name: float(columns[name]) for name in names if name in columns}
-    metrics |= row.model_extra or {}
-    if row.non_embedding_params is not None:
-        metrics |= size_metrics(row.non_embedding_params)
-    return metrics

@@ -55,6 +55,7 @@ class CausalModel:
         attention_heads: the number of attention heads if attention weights are held in memory (attention=eager),
             otherwise 0.
         is_spread: whether accelerate moves weights or activations between devices while the model runs.
+        architecture: the model type of transformers, such as `gpt_neox`.
         quantisation: how the stored weights are quantised, such as `Q4_K_M` or `int8 torchao`. Empty if not quantised.
         max_length: the maximum length of a sequence in tokens, or None if the model sets no limit.
         notes: notes for the user on how the model is measured.
@@ -70,6 +71,7 @@ class CausalModel:
     largest_width: int
     attention_heads: int
     is_spread: bool
+    architecture: str = ""
     quantisation: str = ""
     max_length: int | None = None
     notes: tuple[str, ...] = ()
@@ -283,6 +285,7 @@ def _make_causal_model(module: Any, backbone: Backbone, head: Head) -> CausalMod
     layers = [part for part in countable.modules() if not isinstance(part, nn.Embedding) and part not in heads]
     weights = [weight for layer in layers for weight in layer.parameters(recurse=False) if weight.ndim]
     return CausalModel(
+        architecture=str(getattr(module.config, "model_type", "")),
         backbone=backbone,
         head=head,
         device=head.weight.device,

@@ -33,7 +33,6 @@ _MAX_NAMES = 4  # the largest number of keys or tensors that an error names
 _REMEDY = "give the original model instead of the GGUF file"
 
 _NO_EFFECT = {
-    "tensor_data_layout",  # the order of rows in the tensors of llama, which has one value only
     "rope.scaling.finetuned",  # whether the model was trained with the scaling
     "expert_used_count",  # has a meaning only in a model with experts, whose builder takes it
 }
@@ -150,7 +149,11 @@ def gguf_config(header: GgufHeader) -> Any:
     keys = _Keys(header)
     model_type, settings = build(keys)
     keys.check_all_used()
-    return AutoConfig.for_model(model_type, **settings)
+    try:
+        return AutoConfig.for_model(model_type, **settings)
+    except Exception as error:  # the configs of transformers check their values and raise errors of their own
+        reason = first_line(error.__cause__ or error)[:200]
+        raise header.refuse(f"its keys do not describe a model of {model_type} ({reason})") from error
 
 
 def check_gguf_size(header: GgufHeader, num_parameters: int) -> None:
@@ -268,7 +271,7 @@ def _rope(keys: _Keys, settings: dict[str, Any], *, kinds: tuple[str, ...] = ("l
     """Return the rotary positions and their scaling, as `rope_parameters` of a config. `kinds` are those allowed."""
     theta = {"rope_theta": keys.number("rope.freq_base", 10_000.0)}
     kind = keys.value("rope.scaling.type", "none")
-    factor = keys.number("rope.scaling.factor", 1.0)
+    factor = keys.number("rope.scaling.factor", 1.0 if kind == "none" else None)
     original_length = keys.integer("rope.scaling.original_context_length", settings["max_position_embeddings"])
     has_factors = "rope_freqs.weight" in keys.header.tensors
     if kind == "none" and factor == 1:

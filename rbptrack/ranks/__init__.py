@@ -4,7 +4,7 @@ A `RankTable` has one row for each scored token. A `RankHistogram` holds the num
 `DocumentCounts` holds the number of tokens, the nats and the hits of each document.
 """
 
-from rbptrack.ranks.columns import COLUMNS, COMPARED, SCHEMA, Column, token_totals
+from rbptrack.ranks.columns import COLUMNS, COMPARED, COUNTED_COLUMNS, SCHEMA, Column, token_totals
 from rbptrack.ranks.counts import DocumentCounts, DocumentSums, sum_by
 from rbptrack.ranks.histogram import RankHistogram
 from rbptrack.ranks.names import (
@@ -22,12 +22,14 @@ from rbptrack.ranks.names import (
     se_name,
 )
 from rbptrack.ranks.rank_and_rest import rank_and_rest_sums
+from rbptrack.ranks.sums import RankSums
 from rbptrack.ranks.table import MissingColumn, RankTable
 
 __all__ = [
     "CE",
     "COLUMNS",
     "COMPARED",
+    "COUNTED_COLUMNS",
     "HEADLINE_KS",
     "SCHEMA",
     "Column",
@@ -37,6 +39,7 @@ __all__ = [
     "IntArray",
     "MissingColumn",
     "RankHistogram",
+    "RankSums",
     "RankTable",
     "check_k",
     "is_rbp_column",

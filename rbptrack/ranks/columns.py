@@ -103,6 +103,10 @@ They compare the distributions of the two models over the entries up to the toke
 """
 
 
+COUNTED_COLUMNS = ("document", "greater", "ties", "logprob")
+"""The columns from which CE and RBP_k are computed."""
+
+
 def token_totals(table: RankTable) -> dict[str, float]:
     """Return the sum over all tokens for each metric that is a mean of a column of this table, by metric.
 

@@ -11,9 +11,11 @@ const CHANGE_NAMES = {
   further: "worse class of rank",
   lost: "no longer first",
 };
-const MODES = ["ranks", "changes", "pair"];
+const WORD_CLASS_NAMES = ["p above 50%", "10 to 50%", "1 to 10%", "0.1 to 1%", "below 0.1%"];
+const WORD_CLASS_ENDS = [0.5, 0.1, 0.01, 0.001].map((p) => -Math.log(p)); // the largest surprisal of each class but the last
+const MODES = ["ranks", "changes", "pair", "words"];
 // In each mode, the tokens to which the keys n and p jump. reading.css also marks them.
-const MARKED_NAMES = { ranks: "rank above 100", changes: "gain or loss", pair: "gain or loss" };
+const MARKED_NAMES = { ranks: "rank above 100", changes: "gain or loss", pair: "gain or loss", words: "word with p below 1%" };
 
 let data; // all data of the page
 let textSet; // the chosen set of models and texts
@@ -21,6 +23,8 @@ let doc; // the chosen document
 // The spans of the chosen document: { from, size, text, elements, marked }. A span is the text of one token, or of the
 // tokens that share a character. `from` is the index of its first token and `size` the number of its tokens.
 let spans = [];
+let words = []; // for each word of the document, the indices of its first span and of the span after its last one
+let wordOfSpan = []; // for each span, the index of its word
 let scoredIndex; // for each token of the document, its index among the scored tokens, or -1
 let selected = -1; // the index of the selected span, or -1
 let isPinned = false; // whether the selected span stays selected when the pointer leaves it
@@ -82,12 +86,51 @@ function worstRank(span, model) {
 // Returns the index of the model that the chosen model is compared with, or null if there is no such model.
 function comparedModel() {
   if (state.against !== "") return state.against;
-  return state.mode === "pair" ? defaultPairModel() : textSet.models[state.model].smaller;
+  const { smaller, earlier } = textSet.models[state.model];
+  return state.mode === "pair" ? defaultPairModel() : (earlier ?? smaller);
 }
 
-// Returns the smallest model, or the second smallest if the smallest one is chosen.
+// Returns a model of equal size and of another family or precision. Without such a model, returns the smallest model, or
+// the second smallest if the smallest one is chosen.
 function defaultPairModel() {
-  return state.model > 0 ? 0 : Math.min(1, textSet.models.length - 1);
+  const fallback = state.model > 0 ? 0 : Math.min(1, textSet.models.length - 1);
+  return textSet.models[state.model].equal ?? fallback;
+}
+
+// Words
+
+// Finds the words of the document. A word begins at a span that begins with a blank, and after one that ends with a blank.
+function findWords() {
+  words = [];
+  wordOfSpan = spans.map(({ text }, i) => {
+    const begins = i === 0 || /^\s/.test(text) || /\s$/.test(spans[i - 1].text);
+    if (begins) words.push([i, i]);
+    words.at(-1)[1] = i + 1;
+    return words.length - 1;
+  });
+}
+
+// Returns the surprisals of all words of the document that are more than blanks and of which all tokens are scored.
+function surprisalsOfWords(model) {
+  const isWord = ([first, end]) => spans.slice(first, end).some(({ text }) => text.trim());
+  const surprisals = words.map((word, i) => (isWord(word) ? wordSurprisal(i, model) : NaN));
+  return surprisals.filter((surprisal) => !Number.isNaN(surprisal));
+}
+
+// Returns the sum of -ln p over the tokens of a word, in nats, or NaN if one of its tokens is not scored.
+function wordSurprisal(word, model) {
+  const [first, end] = words[word];
+  const steps = doc.models[model].nll_steps;
+  let sum = 0;
+  for (let token = spans[first].from; token < spans[end - 1].from + spans[end - 1].size; token++) {
+    sum += scoredIndex[token] < 0 ? NaN : steps[scoredIndex[token]] * data.step;
+  }
+  return sum;
+}
+
+function wordClass(surprisal) {
+  const index = WORD_CLASS_ENDS.findIndex((end) => surprisal <= end);
+  return index < 0 ? WORD_CLASS_ENDS.length : index;
 }
 
 // The address
@@ -97,16 +140,26 @@ function readAddress() {
   const indexOf = (items, key, param) => items.findIndex((item) => item[key] === params.get(param));
   state.set = Math.max(0, indexOf(data.sets, "label", "texts"));
   const { documents, models } = data.sets[state.set];
-  state.document = Math.max(0, indexOf(documents, "id", "document"));
+  const opening = openingDocument(documents);
+  const named = indexOf(documents, "id", "document");
+  state.document = named < 0 ? opening : named;
   const model = indexOf(models, "name", "model");
   state.model = model < 0 ? models.length - 1 : model;
   state.mode = MODES.includes(params.get("mode")) ? params.get("mode") : "ranks";
   const against = indexOf(models, "name", "against");
   state.against = against < 0 ? "" : against;
   showSet();
-  const token = Number(params.get("token") ?? NaN);
+  const gain = named < 0 ? documents[opening].gain : null; // without an address, the page opens at the largest gain
+  const token = Number(params.get("token") ?? gain?.token ?? NaN);
   const span = spans.findIndex(({ from, size }) => token >= from && token < from + size);
   if (span >= 0) selectSpan(span, { pin: true, scroll: true });
+}
+
+// Returns the index of the document at which the page opens: of the most readable documents that were chosen for the
+// reader, the one with the largest gain in rank. The list of documents begins with the most readable ones.
+function openingDocument(documents) {
+  const ratios = documents.map(({ gain, unreadability }) => (gain && unreadability === documents[0].unreadability ? gain.before / gain.after : 0));
+  return ratios.indexOf(Math.max(...ratios));
 }
 
 function writeAddress() {
@@ -115,7 +168,7 @@ function writeAddress() {
   params.set("document", doc.id);
   params.set("model", textSet.models[state.model].name);
   if (state.mode !== "ranks") params.set("mode", state.mode);
-  if (state.against !== "" && state.mode !== "ranks") params.set("against", textSet.models[state.against].name);
+  if (state.against !== "" && comparesModels()) params.set("against", textSet.models[state.against].name);
   if (isPinned) params.set("token", spans[selected].from);
   try {
     history.replaceState(null, "", `#${params}`);
@@ -131,9 +184,13 @@ function showSet() {
   $("set").value = state.set;
   Object.assign($("model"), { max: textSet.models.length - 1, value: state.model });
   const isSingle = textSet.models.length === 1; // there is no model to compare with
-  if (isSingle) state.mode = "ranks";
+  if (isSingle && state.mode !== "words") state.mode = "ranks";
   document.querySelector(".sizes").hidden = isSingle;
-  for (const button of document.querySelectorAll(".choice button")) button.hidden = isSingle && button.value !== "ranks";
+  const hasWords = textSet.documents.every(({ models }) => models.every((model) => model.nll_steps));
+  if (state.mode === "words" && !hasWords) state.mode = "ranks";
+  for (const button of document.querySelectorAll(".choice button")) {
+    button.hidden = button.value === "words" ? !hasWords : isSingle && button.value !== "ranks";
+  }
   $("against").replaceChildren(new Option("", ""), ...textSet.models.map((model, i) => new Option(model.name, i)));
   $("document-count").textContent = `${textSet.documents.length} of ${textSet.num_documents.toLocaleString("en")}`;
   showDocument();
@@ -154,28 +211,40 @@ function showDocument() {
 }
 
 // Says in sentences why the page shows a document.
-function reasonSentences({ reasons, influence, share = 0 }) {
+function reasonSentences({ reasons, influence, share = 0, gain, id }) {
   const percent = Math.round(100 * share);
   const sentences = [];
   if (reasons.includes("law")) sentences.push("This is one of the documents that decide the law of RBP_10.");
-  if (reasons.includes("difference")) sentences.push("The smallest and the largest model differ most in this and a few other documents.");
+  const [small, large] = textSet.compared.map((model) => textSet.models[model].name);
+  if (reasons.includes("difference")) sentences.push(`${small} and ${large} differ most in this and a few other documents.`);
   if (reasons.includes("first")) sentences.push("It is one of the first documents of the dataset.");
+  if (reasons.includes("requested")) sentences.push(`You asked for the document ${id}.`);
+  if (gain) sentences.push(`${large} gains most at ${quotedToken(gain.token)}: from rank ${gain.before.toLocaleString("en")} to ${gain.after.toLocaleString("en")}.`);
   if (influence !== undefined) {
     const change = `${Math.abs(influence).toPrecision(2)} ${influence > 0 ? "lower" : "higher"}`;
-    sentences.push(`Without this document α would be ${change}.`);
-    if (percent) sentences.push(`${percent}% of the sampling variance of α comes from this document.`);
+    sentences.push(`Without this document α of ${textSet.law_family} would be ${change}.`);
+    if (percent) sentences.push(`${percent}% of the sampling variance of this α comes from this document.`);
   }
   return sentences.join(" ");
 }
 
+// Returns the text of the span that contains a token, in quotes.
+function quotedToken(token) {
+  let end = 0;
+  const span = doc.sizes.findIndex((size) => token < (end += size));
+  return `“${doc.texts[span].trim()}”`;
+}
+
 // Says in few words why the page shows a document, for the list of documents.
-function reasonWords({ reasons, share = 0 }) {
+function reasonWords({ reasons, share = 0, gain }) {
   const percent = Math.round(100 * share);
   const words = [];
-  if (reasons.includes("law")) words.push("decides the law");
+  if (reasons.includes("law")) words.push(percent ? `decides the law (${percent}%)` : "decides the law");
   if (reasons.includes("difference")) words.push("models differ most");
+  if (reasons.includes("requested")) words.push("you asked for it");
   if (reasons.includes("first") && !words.length) words.push("among the first");
-  const text = words.join(", ") + (reasons.includes("law") && percent ? ` (${percent}%)` : "");
+  if (gain) words.push(`one token from rank ${gain.before.toLocaleString("en")} to ${gain.after.toLocaleString("en")}`);
+  const text = words.join(", ");
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
@@ -217,6 +286,7 @@ function layOutText() {
     }
   });
   $("text").replaceChildren(rows);
+  findWords();
   search();
   paint();
 }
@@ -231,10 +301,17 @@ function looksLikeCode(texts) {
 
 // Colours the text and updates everything that depends on the chosen model and mode.
 function paint() {
-  const against = state.mode === "ranks" ? null : comparedModel();
+  const against = comparesModels() ? comparedModel() : null;
+  const surprisals = state.mode === "words" ? words.map((_, i) => wordSurprisal(i, state.model)) : [];
+  spans.forEach((span, i) => {
+    span.surprisal = surprisals[wordOfSpan[i]];
+    span.beginsWord = words[wordOfSpan[i]][0] === i && span.text.trim() !== "";
+  });
   for (const span of spans) {
     const classes = spanClasses(span, against);
-    span.marked = state.mode === "ranks" ? worstRank(span, state.model) > 100 : /gained|lost|first-only/.test(classes.join());
+    span.marked = /gained|lost|first-only/.test(classes.join());
+    if (state.mode === "ranks") span.marked = worstRank(span, state.model) > 100;
+    if (state.mode === "words") span.marked = span.surprisal > WORD_CLASS_ENDS[2] && span.beginsWord;
     span.elements.forEach((node, i) => (node.className = classes[i] + (span.text.includes("\n") ? " line" : "")));
   }
   const counts = { gained: 0, closer: 0, further: 0, lost: 0 };
@@ -252,8 +329,14 @@ function paint() {
   writeAddress();
 }
 
+// Returns whether the mode compares the chosen model with another one.
+function comparesModels() {
+  return state.mode === "changes" || state.mode === "pair";
+}
+
 // Returns the CSS classes of the elements of a span: one element, or two in the mode "side by side".
 function spanClasses(span, against) {
+  if (state.mode === "words") return [Number.isNaN(span.surprisal) ? "unscored" : `class${wordClass(span.surprisal)}`];
   const rank = worstRank(span, state.model);
   if (!rank) return span.elements.map(() => "unscored");
   const before = against === null ? 0 : worstRank(span, against);
@@ -272,10 +355,11 @@ function showBar(against, counts) {
   }
   $("model").value = model;
   $("model").setAttribute("aria-valuetext", textSet.models[model].name);
-  $("against-label").hidden = mode === "ranks";
+  $("against-label").hidden = !comparesModels();
   $("against-word").textContent = mode === "pair" ? "left" : "against";
-  const smaller = textSet.models[model].smaller;
+  const { smaller, earlier } = textSet.models[model];
   let automatic = `next smaller: ${smaller === null ? "no smaller model" : textSet.models[smaller].name}`;
+  if (earlier !== null) automatic = `earlier checkpoint: ${textSet.models[earlier].name}`;
   if (mode === "pair") automatic = `${textSet.models[defaultPairModel()].name} (automatic)`;
   $("against").options[0].textContent = automatic;
   $("against").value = state.against;
@@ -311,14 +395,21 @@ function answerText(against, counts) {
     const ranks = doc.models[model].rank;
     return formatShare(ranks.filter((rank) => rank <= k).length, ranks.length);
   };
+  if (state.mode === "words") return wordsAnswer();
   const first = rbpText(state.model, 1);
   if (state.mode === "ranks") {
     const tokens = doc.shown < doc.tokens ? "the tokens shown" : "its tokens";
     return `ranks ${first} of ${tokens} first and ${rbpText(state.model, data.k)} among its first ${data.k}.`;
   }
-  if (against === null) return "is the smallest model of its family. Choose another model to compare it with.";
+  if (against === null) return "is the smallest model of its family on this page. Choose another model to compare it with.";
   const changed = `${counts.gained.toLocaleString("en")} tokens gained, ${counts.lost.toLocaleString("en")} lost`;
   return `ranks ${first} of the tokens first, ${textSet.models[against].name} ${rbpText(against, 1)}: ${changed}.`;
+}
+
+function wordsAnswer() {
+  const surprisals = surprisalsOfWords(state.model);
+  const mean = surprisals.reduce((sum, surprisal) => sum + surprisal, 0) / surprisals.length;
+  return `needs ${mean.toFixed(2)} nats for a word on average (${surprisals.length.toLocaleString("en")} words between blanks).`;
 }
 
 function showKey(against, counts) {
@@ -331,6 +422,13 @@ function showKey(against, counts) {
   if (state.mode === "changes") {
     const entries = Object.entries(CHANGE_NAMES).map(([name, title]) => createEntry(name, title, formatShare(counts[name], doc.scored.length)));
     $("key").replaceChildren(...(against === null ? [] : entries), ...otherEntries);
+    return;
+  }
+  if (state.mode === "words") {
+    const wordCounts = [0, 0, 0, 0, 0];
+    for (const surprisal of surprisalsOfWords(state.model)) wordCounts[wordClass(surprisal)]++;
+    const wordShares = roundedShares(wordCounts);
+    $("key").replaceChildren(...WORD_CLASS_NAMES.map((name, i) => createEntry(`class${i}`, name, wordShares[i])), ...otherEntries);
     return;
   }
   const shares = roundedShares(rankClassCounts(state.model));
@@ -443,10 +541,34 @@ function showToken() {
   const heading = element("p", "", "word");
   heading.append(element("mark", visibleText(text)));
   const parts = [heading];
+  if (state.mode === "words") parts.push(...wordDetails(wordOfSpan[selected]));
   const shared = `${size} tokens share this text, because one of its characters is split over several tokens.`;
   if (size > 1) parts.push(element("p", shared, "about-token"));
   for (let token = from; token < from + size; token++) parts.push(...tokenDetails(token));
   $("details").replaceChildren(...parts);
+}
+
+// Shows a word with the surprisal and the probability that every model gives it.
+function wordDetails(word) {
+  const [first, end] = words[word];
+  const wordText = spans.slice(first, end).map(({ text }) => text).join("");
+  const size = spans[end - 1].from + spans[end - 1].size - spans[first].from;
+  const about = element("p", `The word “${wordText.trim()}” has ${size} ${size === 1 ? "token" : "tokens"}. Below: its surprisal, then one of its tokens.`, "about-token");
+  if (Number.isNaN(wordSurprisal(word, state.model))) return [about, element("p", "One of its tokens is not scored.", "about-token")];
+  const table = element("table", "", "models");
+  const head = element("tr");
+  head.append(element("th", "model"), element("th", "nats", "number"), element("th", "p", "number"));
+  table.append(element("thead"), element("tbody"));
+  table.tHead.append(head);
+  textSet.models.forEach((model, i) => {
+    const surprisal = wordSurprisal(word, i);
+    const row = element("tr", "", modelClass(i, null));
+    const nats = element("td", "", "number");
+    nats.append(element("span", surprisal.toFixed(2), `rank class${wordClass(surprisal)}`));
+    row.append(element("td", model.name), nats, element("td", probabilityText(surprisal / data.step), "number"));
+    table.tBodies[0].append(row);
+  });
+  return [about, table];
 }
 
 function tokenDetails(token) {
@@ -469,7 +591,7 @@ function tokenDetails(token) {
 
 // Returns a table of the rank, the probability and the first choice of every model at a scored token.
 function modelTable(index) {
-  const against = state.mode === "ranks" ? null : comparedModel();
+  const against = comparesModels() ? comparedModel() : null;
   const table = element("table", "", "models");
   const head = element("tr");
   head.append(element("th", "model"), element("th", "rank", "number"), element("th", "p", "number"), element("th", "ranks first"));

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,8 +25,9 @@ from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.base.errors import BadInput, RbptrackError, unknown_name
 from rbptrack.base.formatting import character_spans, counted
 from rbptrack.config.patterns import natural_key
-from rbptrack.facts import SAME_TOKENS_COLUMNS
-from rbptrack.ranks import DocumentCounts, FloatArray, IntArray, RankTable
+from rbptrack.measurement.columns import SAME_TOKENS_COLUMNS
+from rbptrack.ranks import DocumentCounts, FloatArray, RankTable
+from rbptrack.ranks.words import UNKNOWN_TEXT, join_unscored_tokens
 from rbptrack.reporting.page import compress_text, families_and_datasets, load_template
 from rbptrack.stats.documents import combined_influences, neg_log_rbp
 from rbptrack.stats.laws import laws
@@ -37,12 +39,13 @@ MAX_TOKENS = 20_000
 P_STEP = 0.02
 """The page rounds -ln p to multiples of this step, so p has an error of at most 1%."""
 
+_RECIPE = ("dtype", "weights", "checkpoint", "training_tokens", "seed")
 _K = 10  # the k of RBP_k on the page
 _DOCUMENTS_PER_REASON = 4
 _MAX_SHARE = 0.12  # the largest share of the page's tokens that one document gets, if the user names no documents
 _MIN_TOKENS = 30  # in documents with fewer tokens, the difference between models is mostly chance
-_UNKNOWN_TEXT = "\ufffd"  # stands for a token whose text is unknown
-_GAP = -1  # the token ID that stands for tokens that the measurement did not keep
+_EQUAL_SIZES = 1.25  # two models have equal sizes if S differs by at most this factor
+_PROSE = (0.75, 0.5)  # the smallest shares of letters among the signs of a readable text and of other texts
 
 
 @dataclass(frozen=True)
@@ -79,19 +82,36 @@ class TokenSet:
     counts: list[DocumentCounts] = field(default_factory=list)
 
     @cached_property
+    def law_rows(self) -> pd.DataFrame:
+        """The rows of the family with the most sizes, one for each size, ascending in S. It may have a single size."""
+        rows = self.rows.reset_index(drop=True)
+        rows = rows[rows["non_embedding_params"].gt(0).fillna(False)].fillna({"family": ""})
+        by_size = rows.drop_duplicates(["family", "non_embedding_params"], keep="last")
+        if not len(by_size):
+            return by_size
+        largest_family = by_size["family"].value_counts().index[0]
+        family: pd.DataFrame = by_size[by_size["family"] == largest_family]
+        return family
+
+    @property
+    def law_family(self) -> str:
+        """The name of the family of `law_rows`; empty if no S is known."""
+        return str(self.law_rows["family"].iloc[0]) if len(self.law_rows) else ""
+
+    @property
+    def compared(self) -> tuple[int, int]:
+        """The indices of the smallest and the largest model of `law_rows`, or of the first and the last model."""
+        sizes = self.law_rows.index
+        return (int(sizes[0]), int(sizes[-1])) if len(sizes) > 1 else (0, len(self.rows) - 1)
+
+    @cached_property
     def influence(self) -> FloatArray | None:
         """The influence of each document on the exponent of -ln RBP_10, (documents,).
 
         The exponent belongs to the family with the most sizes. The influence is None if no family has two sizes, or if
         RBP_10 of a model is 0 or 1, with or without one of the documents.
         """
-        rows = self.rows.reset_index(drop=True)
-        rows = rows[rows["non_embedding_params"].gt(0).fillna(False)].fillna({"family": ""})
-        by_size = rows.drop_duplicates(["family", "non_embedding_params"], keep="last")
-        if not len(by_size):
-            return None
-        largest_family = by_size["family"].value_counts().index[0]
-        sizes = by_size[by_size["family"] == largest_family]
+        sizes = self.law_rows
         if len(sizes) < 2:
             return None
         s = sizes["non_embedding_params"].to_numpy(np.float64)
@@ -145,7 +165,9 @@ def render_reading(
         raise BadInput("; ".join(notes) or "no measurement has ranks")
     data = {"sets": sets, "step": P_STEP, "k": _K}
     script = (Path(__file__).parent / "reading.js").read_text(encoding="utf-8")
+    differ_only_in_size = all(_differ_only_in_size(token_set["models"]) for token_set in sets)
     page = load_template("reading.html").render(
+        differ_only_in_size=differ_only_in_size,
         title=families_and_datasets(runs.frame),
         data=compress_text(json.dumps(data, ensure_ascii=False, separators=(",", ":"))),
         script=script,
@@ -228,6 +250,11 @@ def _set_data(
         data |= {"id": ids.get(document.number, str(document.number)), "number": document.number}
         data |= _document_metrics(readable.counts, document.number, lengths.get(document.number, 0))
         documents.append(data)
+    small, large = readable.compared
+    for data in documents:
+        data["unreadability"] = 0 if requested else _unreadability("".join(data["texts"]))
+        data["gain"] = _largest_gain(data, small, large)
+    documents.sort(key=lambda data: data["unreadability"])
     if requested and len(documents) < len(chosen):
         left_out = counted(len(chosen) - len(documents), "document")
         shown_tokens = sum(data["shown"] for data in documents)
@@ -236,10 +263,42 @@ def _set_data(
         "label": readable.label,
         "dataset": str(readable.rows["dataset"].iloc[0]),
         "models": _models_data(readable.rows),
+        "law_family": readable.law_family,
+        "compared": [small, large],
         "num_documents": len(readable.counts[0].document),
         "strings": strings.texts,
         "documents": documents,
     }
+
+
+def _unreadability(text: str) -> int:
+    """Return 0 for prose, 1 for code and other texts with many signs, 2 for diagrams and tables of numbers."""
+    signs = [sign for sign in text if not sign.isspace()]
+    letters = sum(sign.isalpha() for sign in signs) / max(1, len(signs))
+    return sum(letters < share for share in _PROSE)
+
+
+def _largest_gain(data: Mapping[str, Any], small: int, large: int) -> dict[str, int] | None:
+    """Return the token of a document at which a larger model gains most in rank, by the ratio of the two ranks.
+
+    Tokens without a letter or a digit are left out. The result is None if the model gains at no token.
+
+    Args:
+        data: the page's data of the document.
+        small: the index of the smaller model.
+        large: the index of the larger model.
+
+    """
+    span_of_token = np.repeat(np.arange(len(data["sizes"])), data["sizes"])
+    best: dict[str, int] | None = None
+    largest_ratio = 1.0
+    ranks = zip(data["scored"], data["models"][small]["rank"], data["models"][large]["rank"], strict=True)
+    for token, before, after in ranks:
+        is_word = any(sign.isalnum() for sign in data["texts"][span_of_token[token]])
+        if is_word and before / after > largest_ratio:
+            largest_ratio = before / after
+            best = {"token": token, "before": before, "after": after}
+    return best
 
 
 def _document_metrics(counts: Sequence[DocumentCounts], number: int, length: int) -> dict[str, Any]:
@@ -256,15 +315,38 @@ def _document_metrics(counts: Sequence[DocumentCounts], number: int, length: int
 
 
 def _models_data(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the page's data of each model: name, family, S, and the index of the next smaller model of its family."""
+    """Return the page's data of each model: its name, family and S, and the models to compare it with.
+
+    `smaller` is the index of the next smaller model of its family, or None. If models of the family differ in more than
+    the size, a model with the same precision, quantisation and checkpoint is preferred. `earlier` is the index of the
+    previous checkpoint. `equal` is the index of a model with an equal S of another family or another precision.
+    """
     models: list[dict[str, Any]] = []
     families = rows["family"].fillna("").tolist()
     names = _short_names(rows)
     for i, (name, row) in enumerate(zip(names, rows.to_dict("records"), strict=True)):
         s = None if pd.isna(row["non_embedding_params"]) else int(row["non_embedding_params"])
-        smaller = i - 1 if i > 0 and families[i - 1] == families[i] else None
-        models.append({"name": name, "family": families[i], "non_embedding_params": s, "smaller": smaller})
+        models.append({"name": name, "family": families[i], "non_embedding_params": s})
+    recipes = rows[list(_RECIPE)].astype("string").fillna("").agg("|".join, axis=1).tolist()
+    tokens = rows["training_tokens"].to_numpy(np.float64, na_value=np.nan)
+    for i, model in enumerate(models):
+        s = model["non_embedding_params"]
+        others = [j for j in range(len(models)) if j != i and s and models[j]["non_embedding_params"]]
+        family = [j for j in others if families[j] == families[i]]
+        smaller = [j for j in family if models[j]["non_embedding_params"] < s]
+        same_recipe = [j for j in smaller if recipes[j] == recipes[i]]
+        earlier = [j for j in family if models[j]["non_embedding_params"] == s and tokens[j] < tokens[i]]
+        differences = {j: abs(math.log(models[j]["non_embedding_params"] / s)) for j in others}
+        equal = [j for j in others if differences[j] <= math.log(_EQUAL_SIZES) and j not in (*same_recipe, *earlier)]
+        model["smaller"] = max(same_recipe or smaller, default=None)
+        model["earlier"] = max(earlier, default=None)
+        model["equal"] = min(equal, key=lambda j: (differences[j], j), default=None)
     return models
+
+
+def _differ_only_in_size(models: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether models belong to one family, and no two of them have an equal size."""
+    return len({model["family"] for model in models}) == 1 and all(model["equal"] is None for model in models)
 
 
 def _short_names(rows: pd.DataFrame) -> list[str]:
@@ -367,17 +449,12 @@ def _choose_documents(token_set: TokenSet, max_tokens: int) -> list[ChosenDocume
 
 
 def _ce_differences(token_set: TokenSet) -> FloatArray:
-    """Return by how much CE of the largest and the smallest model differ in each document, (documents,), in nats.
+    """Return by how much CE of the two models of `TokenSet.compared` differs in each document, (documents,), in nats.
 
     In documents with fewer than `_MIN_TOKENS` tokens, models differ by chance. Their differences are divided by a
     million, so that they come last.
     """
-    s = token_set.rows["non_embedding_params"].to_numpy(np.float64, na_value=np.nan)
-    smallest = 0
-    largest = len(s) - 1
-    if not np.isnan(s).any() and s.min() < s.max():
-        smallest = int(s.argmin())
-        largest = len(s) - 1 - int(s[::-1].argmax())  # the last row, if several models have the largest S
+    smallest, largest = token_set.compared
     tokens = token_set.counts[smallest].tokens
     differences = np.abs(token_set.counts[largest].nats - token_set.counts[smallest].nats) / tokens
     return np.asarray(np.where(tokens >= _MIN_TOKENS, differences, differences / 1e6))
@@ -457,40 +534,16 @@ def _document_data(
         max_tokens: the largest number of tokens to show.
 
     """
-    ids, scored = _join_unscored_tokens(tables[0], unscored, document.number)
+    ids, scored = join_unscored_tokens(tables[0], unscored, document.number)
     ids = ids[:max_tokens]
     scored = scored[scored < len(ids)]
     data: dict[str, Any] = {"reasons": list(document.reasons), "shown": len(ids)}
     if np.isfinite(document.influence):
         data |= {"influence": float(f"{document.influence:.3g}"), "share": round(document.share, 4)}
-    data["texts"], data["sizes"] = character_spans([texts.get(int(token), _UNKNOWN_TEXT) for token in ids])
+    data["texts"], data["sizes"] = character_spans([texts.get(int(token), UNKNOWN_TEXT) for token in ids])
     data["scored"] = scored.tolist()
     data["models"] = [_ranks_data(table, len(scored), texts, strings) for table in tables]
     return data
-
-
-def _join_unscored_tokens(table: RankTable, unscored: pd.DataFrame, number: int) -> tuple[IntArray, IntArray]:
-    """Join the tokens of a document that have a rank with those that have none, in the order of the text.
-
-    `unscored` has the tokens without a rank, of this and other documents.
-
-    Returns:
-        The IDs of the tokens, and the indices of the tokens with a rank. The ID `_GAP` stands for one or several tokens
-        in a row that the measurement did not keep.
-
-    """
-    token = table.column_or("token", _GAP).astype(np.int64)
-    position = table.column_or("position", np.nan)
-    if np.isnan(position).any():
-        return token, np.arange(len(token))
-    ids = np.full(int(position[-1]) + 1, _GAP)
-    if len(unscored):
-        unscored_rows = unscored[(unscored["document"] == number) & (unscored["position"] < len(ids))]
-        ids[unscored_rows["position"].to_numpy(np.int64)] = unscored_rows["token"].to_numpy(np.int64)
-    ids[position] = token
-    is_kept = (ids != _GAP) | (np.append(0, ids[:-1]) != _GAP)  # of several gaps in a row, only the first is kept
-    is_kept[position] = True
-    return ids[is_kept], np.searchsorted(np.flatnonzero(is_kept), position)
 
 
 def _ranks_data(table: RankTable, count: int, texts: Mapping[int, str], strings: _Strings) -> dict[str, Any]:

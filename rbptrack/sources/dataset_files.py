@@ -40,13 +40,14 @@ def visible_names(folder: Path) -> list[str]:
             if entry.name.startswith("."):
                 continue
             name = f"{parent}/{entry.name}" if parent else entry.name
-            if entry.is_dir(follow_symlinks=False):
+            path = Path(entry.path)
+            if entry.is_dir(follow_symlinks=False) and name != README:
                 pending.append(name)
-            elif entry.is_file():
+            elif path.is_file():  # of a loop of links, `entry.is_file` raises OSError
                 names.append(name)
             else:
                 raise BadInput(
-                    f"dataset.path={folder}: {name} is {describe_kind(Path(entry.path))}, which would be left out. "
+                    f"dataset.path={folder}: {name} is {describe_kind(path)}, which would be left out. "
                     "Remove it, or name the files: dataset.files=FILES"
                 )
         if len(names) > _MAX_FILES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,14 +17,15 @@ from rbptrack.base.errors import BadInput
 from rbptrack.base.files import write_whole
 from rbptrack.config.check import MIN_SEQ_LEN
 from rbptrack.config.paths import cells_folder, user_path
-from rbptrack.config.schema import CellConfig, Config, DatasetConfig, ModelConfig, SequenceRule
+from rbptrack.config.schema import Config, DatasetConfig, ModelConfig
 from rbptrack.corpus.documents import find_only_split, selection_identity
+from rbptrack.measurement.describe import describe
+from rbptrack.measurement.document import fingerprint, measurement_title
 from rbptrack.sources.cache import cached_line
-from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
+from rbptrack.sources.fingerprint import fingerprint as hash_settings
 from rbptrack.sources.hub import MissingRepository, NotCached
 from rbptrack.sources.manifest import ManifestFile, pin_file, reading
 from rbptrack.sources.pin import Pinned, pin_dataset, pin_model, pin_tokenizer
-from rbptrack.tracking.facts import measurement_title
 
 _T = TypeVar("_T")
 
@@ -41,7 +43,7 @@ class Cell:
         reference: the pinned reference model; None without a reference.
         reference_tokenizer: the pinned tokenizer of the reference; None without a reference.
         template: the file of `model.chat_template`; None if documents are not rendered, or with the tokenizer's own.
-        identity: everything that determines the numbers of the measurement.
+        description: the fields of the measurement that are known before it is made. All keys are among them.
         notes: remarks for the user, for example that sequences were shortened.
 
     """
@@ -53,13 +55,13 @@ class Cell:
     reference: Pinned | None
     reference_tokenizer: Pinned | None
     template: ManifestFile | None
-    identity: dict[str, Any]
+    description: dict[str, Any]
     notes: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
-        """The hash of the identity."""
-        return fingerprint(self.identity)
+        """The hash of everything that determines the numbers of the measurement."""
+        return fingerprint(self.description)
 
     @property
     def title(self) -> str:
@@ -111,16 +113,19 @@ class Resolver:
         config, notes = self._shorten_sequences(config, weights, reference)
         tokenizer = self._pin_tokenizer(config.model, weights)
         template = self._pin_template(config)
-        identity = cell_identity(
+        description = describe(
             config,
-            weights=weights.identity,
-            tokenizer=tokenizer.identity,
+            commit=weights.identity,
             tokenizer_rules=self._tokenizer_rules(tokenizer),
-            texts=selection_identity(config.dataset, texts),
-            chat_template=template.sha256 if template else "",
-            reference=reference.identity if reference else "",
+            texts=hash_settings(selection_identity(config.dataset, texts)),
+            chat_template=template.sha256 if template else self._own_template_hash(config, tokenizer),
+            reference_commit=reference.identity if reference else "",
         )
-        return Cell(config, weights, tokenizer, texts, reference, reference_tokenizer, template, identity, notes)
+        description["sweep"] = config.sweep
+        description["forced"] = config.force
+        description["dataset_commit"] = texts.identity
+        description["tokenizer_commit"] = tokenizer.identity if config.model.tokenizer else ""
+        return Cell(config, weights, tokenizer, texts, reference, reference_tokenizer, template, description, notes)
 
     def _look_up_once(self, key: tuple[str, ...], look_up: Callable[[], _T]) -> _T:
         if key not in self._results:
@@ -192,6 +197,13 @@ class Resolver:
         key = ("tokenizer rules", tokenizer.identity)
         return self._look_up_once(key, lambda: _read_tokenizer_rules(tokenizer))
 
+    def _own_template_hash(self, config: Config, tokenizer: Pinned) -> str:
+        """Return the hash of the tokenizer's own chat template if it renders the documents; otherwise empty."""
+        if not config.dataset.chat:
+            return ""
+        key = ("chat template", tokenizer.identity)
+        return self._look_up_once(key, lambda: _read_template_hash(config.model.name, tokenizer))
+
     def _only_split(self, dataset: DatasetConfig, texts: Pinned) -> str:
         key = ("split", texts.identity, dataset.config, *dataset.files)
         return self._look_up_once(key, lambda: find_only_split(dataset, texts))
@@ -241,6 +253,19 @@ def _read_tokenizer_rules(tokenizer: Pinned) -> str:
     return cached_line(f"tokenizers/{cache_key(source=tokenizer.identity)}", compute_hash)
 
 
+def _read_template_hash(model: str, tokenizer: Pinned) -> str:
+    """Return the hash of a tokenizer's own chat template. It is cached on disk."""
+
+    def compute_hash() -> str:
+        from rbptrack.corpus.chat import find_chat_template
+        from rbptrack.models.tokenizer import load_tokenizer
+
+        template = find_chat_template("", load_tokenizer(tokenizer), model)
+        return hashlib.sha256(template.encode()).hexdigest()
+
+    return cached_line(f"chat-templates/{cache_key(source=tokenizer.identity)}", compute_hash)
+
+
 def _read_max_sequence_length(weights: Pinned) -> int:
     """Return the maximum length of a model's sequences in tokens, or 0 for no limit. The number is cached on disk."""
 
@@ -254,74 +279,9 @@ def _read_max_sequence_length(weights: Pinned) -> int:
 
 def cache_key(**parts: str) -> str:
     """Return a key for the cache on disk: the hash of some texts and of the versions of rbptrack and its libraries."""
-    return fingerprint({**parts, "versions": _library_versions()})
+    return hash_settings({**parts, "versions": _library_versions()})
 
 
 @cache
 def _library_versions() -> list[str]:
     return [version(library) for library in ("rbptrack", "tokenizers", "transformers")]
-
-
-def cell_identity(
-    config: CellConfig,
-    *,
-    weights: str,
-    tokenizer: str,
-    tokenizer_rules: str,
-    texts: object,
-    chat_template: str = "",
-    reference: str = "",
-) -> dict[str, Any]:
-    """Return the identity of a measurement: everything that determines its numbers.
-
-    Batch and chunk sizes, device, paths and k are not part of the identity. The table in `rbptrack.facts` says which
-    facts show each key of the identity, and whether the runs of one law must agree in it.
-
-    Args:
-        config: the configuration of the cell.
-        weights: a commit or hash that identifies the weights on every machine.
-        tokenizer: a commit or hash that identifies the files of the tokenizer.
-        tokenizer_rules: the hash of the rules by which the tokenizer splits texts.
-        texts: commits or hashes that identify the documents, and how they were selected.
-        chat_template: the hash of the file with the chat template; empty for the tokenizer's own, or without one.
-        reference: a commit or hash that identifies the weights of the reference; empty without a reference.
-
-    """
-    dataset = config.dataset
-    identity: dict[str, Any] = {
-        "family": config.model.family,
-        "size": config.model.size,
-        "seed": config.model.seed,
-        "model": weights,
-        "tokenizer": tokenizer,
-        "tokenizer_rules": tokenizer_rules,
-        **_precision(config.model),
-        "dataset": dataset.name,
-        "texts": texts,
-        "group": dataset.group,
-        "sequence": dataset.sequence.value,
-        "seq_len": dataset.seq_len,
-        "context": dataset.context if dataset.sequence is SequenceRule.slide else 0,
-        "chat": _chat_template_id(config, chat_template),
-        "candidates": config.candidates.value,
-        "rank": config.rank.value,
-        "scoring": SCORING_VERSION,
-    }
-    if config.reference is not None:
-        identity["reference"] = {
-            "name": config.reference.name,
-            "model": reference,
-            **_precision(config.reference),
-        }
-    return identity
-
-
-def _precision(model: ModelConfig) -> dict[str, str]:
-    return {"dtype": model.dtype.value, "matmul": "tf32" if model.tf32 else "float32"}
-
-
-def _chat_template_id(config: CellConfig, sha256: str) -> str:
-    """Identify the chat template: empty without one, `own` for the tokenizer's, or the hash of the file."""
-    if not config.dataset.chat:
-        return ""
-    return f"sha256:{sha256}" if sha256 else "own"

@@ -60,4 +60,4 @@ def _measure(config: Any) -> float:
     print_text(f"{label}{outcome.line()}")
     if isinstance(outcome, Found):
         return float(store.runs(run_ids=[outcome.run_id])["ce"].iat[0])
-    return outcome.metrics["ce"]
+    return outcome.measurement.metrics()["ce"]

@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 import logging
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from filelock import FileLock, Timeout
 
 from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuses, file_access_error, first_line
 from rbptrack.base.files import write_whole
+from rbptrack.base.parquet import write_table
 from rbptrack.base.process import raise_for_last_signal
 from rbptrack.config.paths import cells_folder
 from rbptrack.config.schema import Config, Rank
 from rbptrack.console.output import print_text
 from rbptrack.console.progress import token_bar
-from rbptrack.ranks import rbp_ks, rbp_name
+from rbptrack.measurement.build import from_ranks
+from rbptrack.measurement.describe import config_yaml
+from rbptrack.measurement.document import Measurement, measurement_title
+from rbptrack.measurement.files import (
+    CONFIG_FILE,
+    DOCUMENTS_FILE,
+    HISTOGRAM_FILE,
+    RECORD_FILE,
+    TOKENS_FILE,
+    UNSCORED_FILE,
+)
+from rbptrack.measurement.record import MeasurementRecord, read_measurement
 from rbptrack.sources.manifest import check_unchanged
 from rbptrack.sweep.cells import Cell
-from rbptrack.tracking import Facts, Outbox, Record, Store, write_record
-from rbptrack.tracking.facts import measurement_title
-from rbptrack.tracking.names import RECORD_FILE, Metric, Tag
+from rbptrack.tracking import Outbox, Store
 
 if TYPE_CHECKING:  # these modules import torch and transformers, which are loaded only to run a model
     from transformers import PreTrainedTokenizerBase
 
     from rbptrack.corpus.sequences import Corpus
-    from rbptrack.engine import Engine
+    from rbptrack.engine import Engine, Ranked
     from rbptrack.models.causal import CausalModel
-    from rbptrack.ranks.measurement import Measurement
     from rbptrack.sweep.load import Loader
 
 log = logging.getLogger(__name__)
@@ -52,29 +62,27 @@ class Measured:
 
     Attributes:
         title: the title of the cell.
-        metrics: the metrics of the measurement, by name.
-        notes: remarks that a reader of the metrics must know.
+        measurement: the measurement.
         run_id: the ID of the run in the store; empty if the measurement is not delivered.
         delivery_error: why the delivery failed; the measurement then waits on disk. Empty without an error.
 
     """
 
     title: str
-    metrics: Mapping[str, float]
-    notes: tuple[str, ...] = ()
+    measurement: Measurement
     run_id: str = ""
     delivery_error: str = ""
 
     def line(self, title_width: int = TITLE_WIDTH) -> str:
         """Return the line about this outcome that the terminal shows."""
-        parts = [f"{self.title:<{title_width}} CE {self.metrics[Metric.CE]:.3f}"]
-        ks = rbp_ks(self.metrics)
-        if ks:
-            nearest_to_10 = min(ks, key=lambda k: abs(math.log(k / 10)))
-            parts.append(f"RBP_{nearest_to_10} {self.metrics[rbp_name(nearest_to_10)]:.3f}")
-        parts.append(f"{self.metrics[Metric.NUM_TOKENS]:>11,.0f} tokens")
-        if Metric.TOKENS_PER_SECOND in self.metrics:
-            parts.append(f"{self.metrics[Metric.TOKENS_PER_SECOND]:,.0f} tok/s")
+        measurement = self.measurement
+        parts = [f"{self.title:<{title_width}} CE {measurement.ce:.3f}"]
+        if measurement.rbp:
+            nearest_to_10 = min(measurement.rbp, key=lambda k: abs(math.log(k / 10)))
+            parts.append(f"RBP_{nearest_to_10} {measurement.rbp[nearest_to_10]:.3f}")
+        parts.append(f"{measurement.num_tokens:>11,.0f} tokens")
+        if measurement.tokens_per_second is not None:
+            parts.append(f"{measurement.tokens_per_second:,.0f} tok/s")
         if self.delivery_error:
             parts.append("waits for the store")
         return "  ".join(parts)
@@ -199,9 +207,8 @@ def deliver_finished(cell: Cell, store: Store, *, patience: float = 0) -> Outcom
 
 def log_failure(cell: Cell, store: Store, message: str) -> None:
     """Log a FAILED run that says why a cell failed. Does nothing if the store does not answer."""
-    facts = Facts.collect(cell.config, cell.identity, _pinned_facts(cell))
     with suppress(RbptrackError):
-        store.log_failure(Record(facts.title, facts.tags(), facts.params()), message)
+        store.log_failure(cell.title, cell.description, message)
 
 
 def write_failure(cell: Cell, message: str) -> None:
@@ -246,29 +253,29 @@ def _find_run_id(cell: Cell, store: Store) -> str:
 
 def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
     """Measure a cell. Writes the ranks and the record into the folder of the cell."""
-    from rbptrack import engine
+    from rbptrack.engine import Transformers
     from rbptrack.sweep.load import Loader
 
     began = time.time()
     failure_file(cell).unlink(missing_ok=True)
     loader = loader or Loader()
     model, corpus = loader.load(cell)
-    facts = _collect_facts(cell, model, corpus, loader.check(cell).template)
     check_unchanged(cell.files)
     cell.folder.mkdir(exist_ok=True)
     Outbox(store).write_address(cell.folder)
     tokenizer = loader.tokenizer(cell.tokenizer)
-    transformers = engine.Transformers(model, corpus, cell.config.engine)
+    description = {**cell.description, **describe_model(model)}
 
-    def finish(_: Measurement) -> Facts:
+    def finish(_: Ranked) -> dict[str, Any]:
         try:
             check_unchanged(cell.files)
         except BadInput:
             shutil.rmtree(cell.folder)  # weights on disk may have been read again while the ranks were computed
             raise
-        return facts
+        return description
 
-    measure_loaded(cell.folder, cell.config, transformers, corpus, tokenizer, finish, began=began, notes=cell.notes)
+    engine = Transformers(model, corpus, cell.config.engine)
+    measure_loaded(cell.folder, cell.config, engine, corpus, tokenizer, finish, began=began, notes=cell.notes)
 
 
 def measure_loaded(
@@ -277,13 +284,13 @@ def measure_loaded(
     engine: Engine,
     corpus: Corpus,
     tokenizer: PreTrainedTokenizerBase,
-    collect_facts: Callable[[Measurement], Facts],
+    describe: Callable[[Ranked], dict[str, Any]],
     *,
     began: float,
     notes: Sequence[str] = (),
     show_bar: bool = True,
-) -> tuple[Measurement, Record]:
-    """Measure a corpus with an engine. Writes the ranks and the record into a folder.
+) -> tuple[Ranked, MeasurementRecord]:
+    """Measure a corpus with an engine. Writes the ranks, the other files and the record into a folder.
 
     Args:
         folder: the folder for the files of the measurement.
@@ -291,7 +298,8 @@ def measure_loaded(
         engine: what computes the scores.
         corpus: the dataset as sequences of the model's tokens.
         tokenizer: the model's tokenizer.
-        collect_facts: a function that returns the facts of the finished measurement.
+        describe: a function that returns the fields of the measurement that follow neither from its ranks nor from the
+            corpus.
         began: when the measurement began, in seconds since 1970.
         notes: remarks that a reader of the metrics must know.
         show_bar: whether to show a progress bar.
@@ -306,7 +314,7 @@ def measure_loaded(
     name = measurement_title(config.model.name, config.dataset.name)
     ks, notes_on_ks = _usable_ks(config, engine.vocab_size)
     with token_bar(corpus.num_targets, name, hidden=not show_bar) as progress:
-        measurement = measure(
+        ranked = measure(
             engine,
             corpus,
             ks=ks,
@@ -314,17 +322,38 @@ def measure_loaded(
             strict=config.rank is Rank.strict,
             progress=progress.update,
         )
-    record = write_record(
-        folder,
-        measurement,
-        collect_facts(measurement),
-        documents=corpus.document_table(),
-        unscored=corpus.unscored_table(),
-        token_texts=corpus.token_texts(tokenizer, measurement.first_choices()),
-        began=began,
-        notes=(*notes, *notes_on_ks, *_note_on_high_ce(config.dataset.name, measurement, engine.vocab_size)),
+    documents = corpus.document_table()
+    groups = documents["group"].astype(str).tolist() if "group" in documents.columns else ()
+    measurement = from_ranks(
+        {**describe(ranked), "documents_hash": corpus.texts_hash, "documents": len(corpus.document_ids)},
+        ranked.sums,
+        groups=groups,
+        notes=(*ranked.notes, *notes, *notes_on_ks, *_note_on_high_ce(config.dataset.name, ranked, engine.vocab_size)),
+        **ranked.results(),
     )
-    return measurement, record
+    token_texts = corpus.token_texts(tokenizer, ranked.first_choices())
+    ranked.sums.histogram.write(folder / HISTOGRAM_FILE)
+    write_table(folder / DOCUMENTS_FILE, pa.Table.from_pandas(documents, preserve_index=False))
+    write_table(folder / UNSCORED_FILE, pa.Table.from_pandas(corpus.unscored_table(), preserve_index=False))
+    write_whole(folder / TOKENS_FILE, json.dumps({str(token): text for token, text in token_texts.items()}))
+    write_whole(folder / CONFIG_FILE, config_yaml(config))
+    record = MeasurementRecord(measurement=measurement, began=began)
+    record.write(folder)
+    return ranked, record
+
+
+def describe_model(model: CausalModel) -> dict[str, Any]:
+    """Return the fields of a measurement that the loaded model determines."""
+    fields: dict[str, Any] = {
+        "architecture": model.architecture,
+        "weights": model.quantisation,
+        "non_embedding_params": model.non_embedding_params,
+        "total_params": model.total_params,
+        "device": str(model.device),
+    }
+    if model.reference is not None:
+        fields["reference_params"] = model.reference.model.total_params
+    return fields
 
 
 def _usable_ks(config: Config, vocab_size: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -345,35 +374,16 @@ def _usable_ks(config: Config, vocab_size: int) -> tuple[tuple[int, ...], tuple[
     return usable, (f"k={', '.join(too_large)} {verb} left out: the vocabulary has only {vocab_size:,} entries",)
 
 
-def _note_on_high_ce(dataset: str, measurement: Measurement, vocab_size: int) -> tuple[str, ...]:
+def _note_on_high_ce(dataset: str, ranked: Ranked, vocab_size: int) -> tuple[str, ...]:
     """Return a note if CE is far above the CE of a uniform guess over the vocabulary. Otherwise return no note."""
+    ce = ranked.sums.histogram.ce
     ce_of_uniform_guess = math.log(vocab_size)
-    if measurement.ce <= ce_of_uniform_guess + _HIGH_CE_NATS:
+    if ce <= ce_of_uniform_guess + _HIGH_CE_NATS:
         return ()
     return (
-        f"CE on {dataset} is {measurement.ce:.2f}, far above ln |V| = {ce_of_uniform_guess:.2f}, the CE of a uniform "
+        f"CE on {dataset} is {ce:.2f}, far above ln |V| = {ce_of_uniform_guess:.2f}, the CE of a uniform "
         "guess: check that weights and tokenizer belong to the same model",
     )
-
-
-def _collect_facts(cell: Cell, model: CausalModel, corpus: Corpus, template: str) -> Facts:
-    """Return all facts of a cell, including the facts that need the model and the texts."""
-    further_facts = _pinned_facts(cell)
-    if template:
-        further_facts["chat_template"] = hashlib.sha256(template.encode()).hexdigest()
-    return Facts.collect(cell.config, cell.identity, further_facts, model=model, corpus=corpus)
-
-
-def _pinned_facts(cell: Cell) -> dict[str, object]:
-    """Return the facts of a cell that are known before the model and the texts are loaded."""
-    return {
-        "sweep": cell.config.sweep,
-        "commit": cell.weights.identity,
-        "dataset_commit": cell.texts.identity,
-        "tokenizer_commit": cell.tokenizer.identity if cell.config.model.tokenizer else "",
-        "reference_commit": cell.reference.identity if cell.reference else "",
-        "forced": cell.config.force,
-    }
 
 
 def _deliver(cell: Cell, store: Store) -> Measured:
@@ -390,6 +400,4 @@ def _deliver(cell: Cell, store: Store) -> Measured:
 
 def _read_outcome(cell: Cell) -> Measured:
     """Read the outcome of a cell from the finished measurement in its folder."""
-    record = Record.read(cell.folder)
-    notes = tuple(filter(None, record.tags.get(Tag.NOTES, "").split("; ")))
-    return Measured(cell.title, record.metrics, notes)
+    return Measured(cell.title, read_measurement(cell.folder).measurement)

@@ -18,12 +18,12 @@ from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import print_problem, print_text, program_name
 from rbptrack.console.progress import spinner
 from rbptrack.discovery import ANALYZERS, find_plugins
+from rbptrack.measurement.document import measurement_title
 from rbptrack.sweep.backends import make_backend
 from rbptrack.sweep.cells import Cell, Resolver
 from rbptrack.sweep.measuring import TITLE_WIDTH, Failed, Found, Measured, Outcome
 from rbptrack.sweep.messages import failure_cause, failure_lines, note_lines
 from rbptrack.tracking import Outbox, Store
-from rbptrack.tracking.facts import measurement_title
 from rbptrack.tracking.names import READING_FILE, Kind
 
 
@@ -132,7 +132,7 @@ class _SweepProgress:
     def notes(self) -> list[str]:
         """Return the notes on the measurements. Each note appears once, with the names of its models."""
         measured = [outcome for outcome in self.outcomes.values() if isinstance(outcome, Measured)]
-        return note_lines((outcome.title, note) for outcome in measured for note in outcome.notes)
+        return note_lines((outcome.title, note) for outcome in measured for note in outcome.measurement.note_list)
 
 
 def _make_sweep_name(configs: Sequence[Config]) -> str:

@@ -3,10 +3,8 @@
 No other package of rbptrack imports mlflow.
 """
 
-from rbptrack.tracking.facts import Facts
 from rbptrack.tracking.outbox import Outbox
-from rbptrack.tracking.record import Record, write_record
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.verify import Fault
 
-__all__ = ["Facts", "Fault", "Outbox", "Record", "Store", "write_record"]
+__all__ = ["Fault", "Outbox", "Store"]

@@ -15,19 +15,19 @@ from rbptrack.analysis.rank_store import RankStore
 from rbptrack.base.errors import FileAccessError, MissingArtifact, RbptrackError, StoreAway, file_access_error
 from rbptrack.base.files import sha256
 from rbptrack.base.parquet import read_table
-from rbptrack.ranks import RankHistogram, RankTable
-from rbptrack.sources import cache
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.names import (
+from rbptrack.measurement.files import (
     DOCUMENTS_FILE,
     HISTOGRAM_FILE,
     RANKS_FILE,
     RECORD_FILE,
     TOKENS_FILE,
     UNSCORED_FILE,
-    Tag,
 )
-from rbptrack.tracking.record import Record, record_seal
+from rbptrack.measurement.record import MeasurementRecord, Record, parse_record, record_seal
+from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.sources import cache
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.names import Tag
 
 T = TypeVar("T")
 
@@ -107,9 +107,16 @@ class Artifacts(RankStore):
             content = path.read_bytes()
             if record_seal(content) != run.data.tags.get(Tag.SEAL):
                 raise _changed_file_error(run.info.run_name, RECORD_FILE)
-            return Record.parse(content)
+            return parse_record(content)
 
         return self._read(run_id, RECORD_FILE, read_record)
+
+    def sealed_measurement(self, run_id: str) -> MeasurementRecord:
+        """Return the record of a measurement's run. Raises MissingArtifact if the run is not a measurement."""
+        record = self.sealed_record(run_id)
+        if not isinstance(record, MeasurementRecord):
+            raise MissingArtifact(f"run {run_id} is not a measurement")
+        return record
 
     def recorded_file(self, run_id: str, name: str, record: Record | None = None) -> Path:
         """Return the path of an artifact, after comparing it with the record of its run.
@@ -124,7 +131,7 @@ class Artifacts(RankStore):
 
         def check(path: Path) -> Path:
             if sha256(path) != sealed.files.get(name):
-                raise _changed_file_error(sealed.name, name)
+                raise _changed_file_error(sealed.title, name)
             return path
 
         return self._read(run_id, name, check)

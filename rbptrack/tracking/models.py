@@ -12,19 +12,20 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rbptrack.facts import FACTS
+from rbptrack.measurement.columns import DISTINGUISHING_COLUMNS
+from rbptrack.measurement.document import PARTS, TAG_PREFIX, Measurement
 from rbptrack.tracking.experiment import Experiment
 from rbptrack.tracking.names import Tag
-from rbptrack.tracking.record import Record
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import LoggedModel
 
+_DISTINGUISHING = [name for name in DISTINGUISHING_COLUMNS if PARTS[name].of_model] + ["imported_as"]
 _NOT_IN_NAMES = str.maketrans(dict.fromkeys("/:.%\"'", "_"))  # MLflow refuses names with these characters
 
 
-def find_or_create_logged_model(experiment: Experiment, record: Record, run_id: str) -> str | None:
+def find_or_create_logged_model(experiment: Experiment, measurement: Measurement, run_id: str) -> str | None:
     """Return the ID of the LoggedModel of a measurement, and create the LoggedModel if it does not exist.
 
     The caller must hold the store's lock. If an earlier process was interrupted while it created the LoggedModel, this
@@ -42,11 +43,11 @@ def find_or_create_logged_model(experiment: Experiment, record: Record, run_id: 
         try:
             models = client.search_logged_models(
                 [experiment.find_or_create()],
-                filter_string=f"tags.`{Tag.LOGGED_MODEL}` = '{_model_hash(record)}'",
+                filter_string=f"tags.`{Tag.LOGGED_MODEL}` = '{_model_hash(measurement)}'",
                 order_by=[{"field_name": "creation_time", "ascending": True}],
                 max_results=1,
             )
-            model = models[0] if models else _create_logged_model(experiment, record, run_id)
+            model = models[0] if models else _create_logged_model(experiment, measurement, run_id)
             if model.status != LoggedModelStatus.READY:
                 _complete_logged_model(client, model)
         except MlflowException as error:
@@ -56,18 +57,20 @@ def find_or_create_logged_model(experiment: Experiment, record: Record, run_id: 
     return str(model.model_id)
 
 
-def _create_logged_model(experiment: Experiment, record: Record, run_id: str) -> LoggedModel:
+def _create_logged_model(experiment: Experiment, measurement: Measurement, run_id: str) -> LoggedModel:
     """Create a LoggedModel without the file that describes it. Its status is PENDING."""
     from mlflow.utils.mlflow_tags import MLFLOW_MODEL_IS_EXTERNAL
 
-    names = [fact.name for fact in FACTS if fact.in_logged_model]
-    tags = {Tag.PREFIX + name: record.tags[Tag.PREFIX + name] for name in names if Tag.PREFIX + name in record.tags}
+    names = [name for name, part in PARTS.items() if part.of_model]
+    run_tags = measurement.tags()
+    tags = {TAG_PREFIX + name: run_tags[TAG_PREFIX + name] for name in names if TAG_PREFIX + name in run_tags}
+    params = measurement.params()
     return experiment.connection.client.create_logged_model(
         experiment.find_or_create(),
-        name=_model_name(record),
+        name=_model_name(measurement),
         source_run_id=run_id,
-        tags=tags | {Tag.LOGGED_MODEL: _model_hash(record), MLFLOW_MODEL_IS_EXTERNAL: "true"},
-        params={name: record.params[name] for name in names if name in record.params},
+        tags=tags | {Tag.LOGGED_MODEL: _model_hash(measurement), MLFLOW_MODEL_IS_EXTERNAL: "true"},
+        params={name: params[name] for name in names if name in params},
         model_type="causal language model",
     )
 
@@ -88,14 +91,14 @@ def _complete_logged_model(client: MlflowClient, model: LoggedModel) -> None:
     client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
 
 
-def _model_name(record: Record) -> str:
+def _model_name(measurement: Measurement) -> str:
     """Return a name that MLflow accepts, such as `pythia-1_4b@step1000` or `gemma-270m Q4_K_M`."""
-    dtype = record.params.get("dtype", "float32")
-    parts = [record.tags[Tag.MODEL], record.params.get("weights", ""), dtype if dtype != "float32" else ""]
+    dtype = measurement.dtype if measurement.dtype != "float32" else ""
+    parts = [measurement.model, measurement.weights, dtype]
     return " ".join(filter(None, parts)).translate(_NOT_IN_NAMES)
 
 
-def _model_hash(record: Record) -> str:
-    """Return a hash of the facts that distinguish models, such as weights, precision and tokenizer."""
-    facts = [record.fact(fact.name) for fact in FACTS if fact.in_logged_model and fact.distinguishes]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+def _model_hash(measurement: Measurement) -> str:
+    """Return a hash of the fields that distinguish models, such as names, weights and precision."""
+    values = [getattr(measurement, name) for name in _DISTINGUISHING]
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:32]

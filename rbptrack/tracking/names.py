@@ -1,6 +1,8 @@
-"""The names of tags, metrics, artifacts and experiments in a store. `rbptrack.facts` says what the facts mean."""
+"""The names of tags, artifacts and experiments in a store that are not fields of a measurement."""
 
 from __future__ import annotations
+
+from rbptrack.measurement.document import TAG_PREFIX
 
 
 class Kind:
@@ -13,59 +15,21 @@ class Kind:
 
 
 class Tag:
-    """Names of tags. The tag of a fact is PREFIX followed by the fact's name."""
+    """Names of tags. The labels of a measurement have tags, too (`Measurement.tags`)."""
 
-    PREFIX = "rbptrack."
-    KIND = PREFIX + "kind"
-    FINGERPRINT = PREFIX + "fingerprint"
-    SEAL = PREFIX + "seal"  # the SHA-256 of record.json
-    FAMILY = PREFIX + "family"
-    MODEL = PREFIX + "model"
-    DATASET = PREFIX + "dataset"
-    SWEEP = PREFIX + "sweep"
-    COMMIT = PREFIX + "commit"
-    GROUPS = PREFIX + "groups"
-    NOTES = PREFIX + "notes"
-    IMPORTED = PREFIX + "imported"
-    IMPORTED_FROM = PREFIX + "imported_from"
-    WITHOUT_RANKS = PREFIX + "without_ranks"
-    FORCED = PREFIX + "forced"  # "true" if force=true repeated a measurement; both stay in the store
-    FAILURE = PREFIX + "failure"  # why a measurement failed
-    DAMAGED = PREFIX + "damaged"  # the faults of a measurement that `verify --repair` marked
-    LOGGED_MODEL = PREFIX + "logged_model"  # tag of a LoggedModel: the hash of the facts that distinguish models
-    COVERS = PREFIX + "covers"  # tag of a sweep or analysis: the number of measurements that it used
-    WRITER = PREFIX + "writer"  # `Connection.lock_name` of the process that began the run
+    KIND = TAG_PREFIX + "kind"
+    SEAL = TAG_PREFIX + "seal"  # the SHA-256 of record.json
+    SWEEP = TAG_PREFIX + "sweep"  # tag of a sweep or analysis: the name of the sweep
+    IMPORTED_FROM = TAG_PREFIX + "imported_from"  # tag of scores: the name of their file
+    FAILURE = TAG_PREFIX + "failure"  # why a measurement failed
+    DAMAGED = TAG_PREFIX + "damaged"  # the faults of a measurement that `verify --repair` marked
+    LOGGED_MODEL = TAG_PREFIX + "logged_model"  # tag of a LoggedModel: the hash of what distinguishes models
+    COVERS = TAG_PREFIX + "covers"  # tag of a sweep or analysis: the number of measurements that it used
+    WRITER = TAG_PREFIX + "writer"  # `Connection.lock_name` of the process that began the run
     NOTE = "mlflow.note.content"  # the description on MLflow's page
 
 
-class Metric:
-    """Names of metrics. `rbptrack.ranks` has functions for the names of RBP_k and of standard errors."""
-
-    CE = "ce"
-    CE_RANK = "ce_rank"  # mean of ln R, the part of CE that ranks determine
-    CE_REST = "ce_rest"  # mean of -ln(p R), the rest of CE
-    BITS_PER_BYTE = "bits_per_byte"
-    NUM_TOKENS = "num_tokens"
-    TIE_RATE = "tie_rate"
-    NON_EMBEDDING_PARAMS = "non_embedding_params"
-    LOG10_NON_EMBEDDING_PARAMS = "log10_non_embedding_params"  # for MLflow's scatter charts, which have no log axis
-    SECONDS = "seconds"  # time of forward passes and scoring
-    TOKENS_PER_SECOND = "tokens_per_second"
-    PEAK_MEMORY_BYTES = "peak_memory_bytes"
-    BATCH_TOKENS = "batch_tokens"
-    CHUNK_TOKENS = "chunk_tokens"
-    RBP_CURVE = "rbp_curve"  # the step of a value is k
-
-
-RECORD_FILE = "record.json"
-RANKS_FILE = "ranks.parquet"
-HISTOGRAM_FILE = "histogram.parquet"
-DOCUMENTS_FILE = "documents.parquet"
-CONFIG_FILE = "config.yaml"
-TOKENS_FILE = "tokens.json"
-UNSCORED_FILE = "unscored.parquet"  # the tokens that the model read but that were not scored
 PICTURE_FILE = "rank_distribution.png"
-SEAL_FILE = ".seal"  # in a cell's folder: the seal of the record, which becomes a tag of the run
 STORE_FILE = "store.json"  # in a cell's folder: the store that will get the measurement; not an artifact
 SCORES_FILE = "scores.csv"
 COVERS_FILE = "covers.json"  # the IDs of the runs that a sweep or analysis used

@@ -14,9 +14,10 @@ from filelock import FileLock, Timeout
 from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway, StoreRefuses, file_access_error, first_line
 from rbptrack.base.files import sha256, sync_tree, write_whole
 from rbptrack.config.paths import cells_folder, mlruns_folder
-from rbptrack.tracking.names import RECORD_FILE, SEAL_FILE, STORE_FILE
+from rbptrack.measurement.files import RECORD_FILE, SEAL_FILE
+from rbptrack.measurement.record import MeasurementRecord, parse_measurement, read_measurement, record_seal
+from rbptrack.tracking.names import STORE_FILE
 from rbptrack.tracking.picture import draw_picture
-from rbptrack.tracking.record import Record, record_seal
 from rbptrack.tracking.store import Store
 
 _DELIVERED_SUFFIX = ".delivered"  # a delivered folder has this suffix while it is being removed
@@ -169,14 +170,14 @@ def _read_name(folder: Path) -> str:
     Raises FileNotFoundError if another process has removed the record.
     """
     try:
-        return Record.read(folder).name
+        return read_measurement(folder).title
     except FileNotFoundError:
         raise
     except (MissingArtifact, OSError):
         return folder.name[:12]
 
 
-def _read_checked_record(folder: Path) -> tuple[Record, str]:
+def _read_checked_record(folder: Path) -> tuple[MeasurementRecord, str]:
     """Return the record in a folder, and its seal.
 
     Raises:
@@ -189,7 +190,7 @@ def _read_checked_record(folder: Path) -> tuple[Record, str]:
         content = (folder / RECORD_FILE).read_bytes()
         seal = record_seal(content)
         if (folder / SEAL_FILE).read_bytes() == seal.encode():
-            record = Record.parse(content)
+            record = parse_measurement(content)
             damaged = [name for name, digest in record.files.items() if sha256(folder / name) != digest]
     except OSError as error:
         problem = f"{Path(error.filename or folder).name}: {error.strerror}"

@@ -8,9 +8,10 @@ from pathlib import Path
 from rbptrack.base.errors import MissingArtifact, RbptrackError, first_line
 from rbptrack.base.files import write_whole
 from rbptrack.console.output import print_problem
+from rbptrack.measurement.files import HISTOGRAM_FILE
+from rbptrack.measurement.record import read_measurement
 from rbptrack.ranks import RankHistogram
-from rbptrack.tracking.names import HISTOGRAM_FILE, PICTURE_FILE
-from rbptrack.tracking.record import Record
+from rbptrack.tracking.names import PICTURE_FILE
 
 
 def draw_picture(folder: Path) -> list[Path]:
@@ -26,7 +27,7 @@ def draw_picture(folder: Path) -> list[Path]:
     if not (folder / HISTOGRAM_FILE).is_file():
         return []
     try:
-        name = Record.read(folder).name
+        name = read_measurement(folder).title
     except (MissingArtifact, OSError):
         return []  # `Outbox.deliver` will refuse the folder
     from rbptrack.figures import charts  # imports Altair, which readers of a store do not need

@@ -17,29 +17,33 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pydantic import ValidationError
 
 from rbptrack.analysis.rank_store import SCORES
 from rbptrack.analysis.runs import NO_FILTERS, Filters, Runs
-from rbptrack.base.errors import BadInput, RbptrackError
+from rbptrack.base.errors import BadInput, RbptrackError, unknown_name
+from rbptrack.base.validation import broken_rules
 from rbptrack.config.check import check_store
 from rbptrack.config.patterns import matches_patterns
+from rbptrack.console.output import print_problem
+from rbptrack.measurement.columns import DTYPE_BY_COLUMN
+from rbptrack.measurement.document import FINGERPRINT_TAG, TAG_PREFIX, Label, Measurement, names_of, params_of, tags_of
+from rbptrack.measurement.files import RECORD_FILE
+from rbptrack.measurement.record import MeasurementRecord, ReportRecord
+from rbptrack.ranks import rbp_ks, rbp_name, se_name
 from rbptrack.tracking import view
 from rbptrack.tracking.artifacts import Artifacts
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.experiment import Experiment
-from rbptrack.tracking.facts import runs_frame
 from rbptrack.tracking.models import find_or_create_logged_model
 from rbptrack.tracking.names import (
     COVERS_FILE,
     DEFAULT_EXPERIMENT,
-    RECORD_FILE,
     REPORTS_SUFFIX,
     SCORES_FILE,
-    SEAL_FILE,
     Kind,
     Tag,
 )
-from rbptrack.tracking.record import Record
 from rbptrack.tracking.verify import Fault, find_faults
 from rbptrack.tracking.writer import RunWriter, describe_measurement, shorten_tag
 
@@ -98,22 +102,22 @@ class Store(Artifacts):
 
     def find(self, fingerprint: str) -> str | None:
         """Return the ID of the newest finished run with a fingerprint, or None if there is no such run."""
-        run = self._find_newest(Tag.FINGERPRINT, fingerprint)
+        run = self._find_newest(FINGERPRINT_TAG, fingerprint)
         return run.info.run_id if run else None
 
-    def find_equivalent(self, record: Record) -> str | None:
+    def find_equivalent(self, record: MeasurementRecord) -> str | None:
         """Return the ID of the newest finished run that is equivalent to a record, or None if there is no such run.
 
         A run with the record's fingerprint is equivalent, with one exception. The fingerprint of an import does not
         depend on the imported numbers. If the record is a later import with other numbers, it corrects the run, so the
         run is not equivalent.
         """
-        run = self._find_newest(Tag.FINGERPRINT, record.fingerprint)
+        run = self._find_newest(FINGERPRINT_TAG, record.fingerprint)
         if run is None:
             return None
-        if "imported" in record.identity and int(record.began * 1000) > run.info.start_time:
-            metrics = {name: value for name, value in run.data.metrics.items() if name not in record.curves}
-            if (metrics, run.data.params) != (record.metrics, record.params):
+        if record.measurement.imported_as and int(record.began * 1000) > run.info.start_time:
+            metrics = {name: value for name, value in run.data.metrics.items() if name not in record.curves()}
+            if (metrics, run.data.params) != (record.metrics(), record.params()):
                 return None
         run_id: str = run.info.run_id
         return run_id
@@ -128,23 +132,23 @@ class Store(Artifacts):
                     run_ids[fingerprint] = run_id
             return run_ids
         for run in self.measurements.search(_FINISHED):  # newest first
-            fingerprint = run.data.tags.get(Tag.FINGERPRINT, "")
+            fingerprint = run.data.tags.get(FINGERPRINT_TAG, "")
             if fingerprint in fingerprints:
                 run_ids.setdefault(fingerprint, run.info.run_id)
         return run_ids
 
-    def find_delivered(self, record: Record, seal: str) -> str | None:
+    def find_delivered(self, record: MeasurementRecord, seal: str) -> str | None:
         """Return the ID of the finished run of a record, or None if the record must still be logged.
 
         If the measurement was not forced, any equivalent run counts (`find_equivalent`). If it was forced, only the run
         with the record's seal counts.
         """
-        if not record.tags.get(Tag.FORCED):
+        if not record.measurement.forced:
             return self.find_equivalent(record)
         run = self._find_newest(Tag.SEAL, seal)
         return run.info.run_id if run else None
 
-    def log(self, folder: Path, record: Record, seal: str, pictures: Sequence[Path] = ()) -> str:
+    def log(self, folder: Path, record: MeasurementRecord, seal: str, pictures: Sequence[Path] = ()) -> str:
         """Log a measurement as a run, and return the ID of the run. If this fails, the incomplete run is deleted.
 
         The caller must hold the lock of the connection.
@@ -157,14 +161,20 @@ class Store(Artifacts):
 
         """
         writer = self._measurement_writer
-        writer.delete_unfinished(f" and tags.`{Tag.FINGERPRINT}` = '{record.fingerprint}'")
-        tags = record.tags | {Tag.SEAL: seal, Tag.NOTE: describe_measurement(record)}
-        run = writer.create(record.name, tags, record.began)
+        writer.delete_unfinished(f" and tags.`{FINGERPRINT_TAG}` = '{record.fingerprint}'")
+        measurement = record.measurement
+        tags = {
+            **record.tags(),
+            Tag.KIND: Kind.MEASUREMENT,
+            Tag.SEAL: seal,
+            Tag.NOTE: describe_measurement(measurement),
+        }
+        run = writer.create(record.title, tags, record.began)
         run_id: str = run.run_id
         try:
-            model_id = find_or_create_logged_model(self.measurements, record, run_id)
+            model_id = find_or_create_logged_model(self.measurements, measurement, run_id)
             writer.log_record(run_id, record, model_id)
-            writer.log_inputs(run_id, record, model_id)
+            writer.log_inputs(run_id, measurement, model_id)
             files = [folder / name for name in (*sorted(record.files), RECORD_FILE)]
             writer.add_files(run, [*files, *pictures])
             writer.end(run_id, "FINISHED", record.ended)
@@ -174,15 +184,65 @@ class Store(Artifacts):
             raise
         return run_id
 
-    def log_failure(self, record: Record, reason: str) -> str:
-        """Log a FAILED run for a measurement that failed, with the reason in a tag. Returns the ID of the run."""
+    def log_failure(self, name: str, description: Mapping[str, Any], reason: str) -> str:
+        """Log a FAILED run for a measurement that failed, with the reason in a tag. Returns the ID of the run.
+
+        Args:
+            name: the name of the run.
+            description: the fields of the measurement that are known.
+            reason: why it failed.
+
+        """
         writer = self._measurement_writer
+        now = time.time()
         with self.connection.write_lock():
-            tags = record.tags | {Tag.FAILURE: reason}
-            run_id: str = writer.create(record.name, tags, record.began).run_id
-            writer.log(run_id, params=record.params)
-            writer.end(run_id, "FAILED", record.ended or time.time())
+            tags = {**tags_of(description), Tag.KIND: Kind.MEASUREMENT, Tag.FAILURE: reason}
+            run_id: str = writer.create(name, tags, now).run_id
+            writer.log(run_id, params=params_of(description))
+            writer.end(run_id, "FAILED", now)
         return run_id
+
+    def relabel(self, runs: Runs, labels: Mapping[str, object]) -> list[str]:
+        """Change labels of measurements, such as their family. Their numbers, fingerprints and seals stay.
+
+        Args:
+            runs: the measurements.
+            labels: the new values by label: family, size, seed, checkpoint, training_tokens or dataset.
+
+        Returns:
+            A line for each measurement: its old and its new name.
+
+        Raises:
+            BadInput: a name is not a label, or a value breaks its rule. Nothing is changed.
+
+        """
+        for name in labels:
+            if name not in names_of(Label):
+                raise unknown_name("label", name, names_of(Label))
+        client = self.connection.client
+        changes: list[tuple[Any, Measurement, Measurement]] = []
+        for run in self.finished_runs():
+            if run.info.run_id in set(runs["run_id"]):
+                old = Measurement.from_run(run.data.tags, run.data.params, run.data.metrics)
+                try:
+                    changes.append((run, old, old.updated(labels)))
+                except ValidationError as error:
+                    raise BadInput(next(broken_rules(error)).sentence) from error
+        lines = []
+        with self.connection.write_lock(), self.connection.translated_errors():
+            for run, old, new in changes:
+                run_id = run.info.run_id
+                tags = new.tags()
+                for name in labels:
+                    tag = TAG_PREFIX + name
+                    if tag in tags:
+                        client.set_tag(run_id, tag, tags[tag])
+                    elif tag in run.data.tags:
+                        client.delete_tag(run_id, tag)
+                client.set_tag(run_id, Tag.NOTE, describe_measurement(new))
+                client.update_run(run_id, name=new.title)
+                lines.append(f"{old.title} -> {new.title}")
+        return lines
 
     # Write sweeps, analyses and scores
 
@@ -225,11 +285,14 @@ class Store(Artifacts):
             folder = Path(temporary)
             for file, content in contents.items():
                 (folder / file).write_bytes(content.encode() if isinstance(content, str) else content)
-            record = Record(
-                name, stored_tags, metrics=dict(metrics or {}), began=began or time.time(), ended=time.time()
+            record = ReportRecord(
+                name=name,
+                stored_tags=stored_tags,
+                stored_metrics=dict(metrics or {}),
+                began=began or time.time(),
+                ended=time.time(),
             )
-            record.write(folder)
-            seal = (folder / SEAL_FILE).read_text()
+            seal = record.write(folder)
             writer.delete_unfinished()
             run = writer.create(name, stored_tags | {Tag.SEAL: seal, Tag.NOTE: description}, record.began)
             run_id: str = run.run_id
@@ -289,7 +352,7 @@ class Store(Artifacts):
             BadInput: nothing was measured yet, the store has none of `run_ids`, or no measurement passes the filters.
 
         """
-        frame = runs_frame(self.finished_runs())
+        frame = self._frame()
         if run_ids is not None:
             frame = frame[frame["run_id"].isin(list(run_ids))]
             if not len(frame):
@@ -303,11 +366,26 @@ class Store(Artifacts):
         ordered = frame.sort_values(["family", "non_embedding_params", "dataset"], kind="stable", na_position="last")
         return Runs(ordered, self).select(replace(filters, sweep=()))
 
+    def _frame(self) -> pd.DataFrame:
+        """Return the finished measurements as a frame. A run that breaks a rule is left out with a line."""
+        rows = []
+        for run in self.finished_runs():
+            try:
+                measurement = Measurement.from_run(run.data.tags, run.data.params, run.data.metrics)
+            except ValidationError as error:
+                print_problem(f"run {run.info.run_id} is left out: {next(broken_rules(error)).sentence}")
+                continue
+            rows.append(
+                measurement.columns()
+                | {"run_id": run.info.run_id, "started": pd.Timestamp(run.info.start_time, unit="ms", tz="UTC")}
+            )
+        return pd.DataFrame(rows).reindex(columns=[*DTYPE_BY_COLUMN, *_rbp_columns(rows)])
+
     def finished_runs(self) -> Iterator[Any]:
         """Yield MLflow's runs of finished measurements, newest first. Of each fingerprint, only the newest is used."""
         seen = set()
         for run in self.measurements.search(_FINISHED):
-            fingerprint = run.data.tags.get(Tag.FINGERPRINT) or run.info.run_id
+            fingerprint = run.data.tags.get(FINGERPRINT_TAG) or run.info.run_id
             if fingerprint not in seen:
                 seen.add(fingerprint)
                 self.locations[run.info.run_id] = run.info.artifact_uri
@@ -384,6 +462,15 @@ class Store(Artifacts):
         return BadInput(
             f"{store} has no finished measurement in the experiment {self.experiment}: measure something first"
         )
+
+
+def _rbp_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names rbp_<k> and rbp_<k>_se among the keys of rows, ascending in k."""
+    names = {name for row in rows for name in row}
+    columns = []
+    for k in rbp_ks(names):
+        columns += [name for name in (rbp_name(k), se_name(rbp_name(k))) if name in names]
+    return columns
 
 
 def _read_scores(file: Path | io.StringIO) -> pd.DataFrame:

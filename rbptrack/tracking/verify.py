@@ -6,9 +6,8 @@ A person who can write to the store can change a run and compute a new seal. Suc
 from __future__ import annotations
 
 import json
-import math
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,22 +21,20 @@ from rbptrack.base.errors import (
     first_line,
 )
 from rbptrack.base.files import sha256
-from rbptrack.ranks import RankHistogram, parse_rbp_name
-from rbptrack.tracking.names import (
+from rbptrack.measurement.build import faults_of_ranks
+from rbptrack.measurement.document import TAG_PREFIX, Label, names_of
+from rbptrack.measurement.files import (
     CONFIG_FILE,
-    COVERS_FILE,
     DOCUMENTS_FILE,
     HISTOGRAM_FILE,
     RANKS_FILE,
     RECORD_FILE,
-    SCORES_FILE,
     TOKENS_FILE,
     UNSCORED_FILE,
-    Kind,
-    Metric,
-    Tag,
 )
-from rbptrack.tracking.record import Record, compute_histogram, record_seal
+from rbptrack.measurement.record import MeasurementRecord, Record, parse_record, record_seal
+from rbptrack.tracking.names import COVERS_FILE, SCORES_FILE, Kind, Tag
+from rbptrack.tracking.writer import dataset_input
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -45,13 +42,9 @@ if TYPE_CHECKING:
     from rbptrack.tracking.artifacts import Artifacts
     from rbptrack.tracking.experiment import Experiment
 
-TOLERANCE = 1e-9
-"""A number may differ by this much, relative or absolute, from the value that its ranks give.
+_NOT_COMPARED = frozenset({Tag.SEAL, Tag.WRITER, Tag.DAMAGED, *(TAG_PREFIX + label for label in names_of(Label))})
+"""Tags that are not in records, and labels, which everybody may change."""
 
-Rounding errors of sums are smaller.
-"""
-
-_NOT_IN_RECORDS = (Tag.SEAL, Tag.WRITER)
 _FILES_OF_RBPTRACK = (
     CONFIG_FILE, COVERS_FILE, DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE, SCORES_FILE, TOKENS_FILE, UNSCORED_FILE,
 )  # fmt: skip
@@ -95,8 +88,8 @@ def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment)
             if not _was_finished(run):
                 continue
             finished.add(run_id)
-            if Tag.DAMAGED in run.data.tags:
-                continue  # an earlier `verify --repair` reported its faults
+            if Tag.DAMAGED in run.data.tags and run.info.status == "FAILED":
+                continue  # an earlier `verify --repair` reported its faults, and nothing reads the run
             if run.data.tags.get(Tag.KIND) == Kind.SWEEP and run.info.status == "FINISHED":
                 name_of_sweep[run_id] = run.info.run_name or ""
             yield from _faults_of_run(store, run, experiment, measurements)
@@ -119,6 +112,7 @@ def _faults_of_run(store: Artifacts, run: Run, experiment: Experiment, measureme
     """Yield the faults of a run of an experiment: its status, the experiment, and differences from its record."""
     tags = run.data.tags
     is_measurement = tags.get(Tag.KIND) == Kind.MEASUREMENT
+    imported_from = tags.get(Tag.IMPORTED_FROM, "") or run.data.params.get("imported_from", "")
     fault = Fault(run.info.run_id, run.info.run_name or "", "", is_measurement=is_measurement)
     if run.info.status != "FINISHED":
         yield replace(fault, text=f"its status is {run.info.status}; it was FINISHED", kind="lost")
@@ -127,7 +121,7 @@ def _faults_of_run(store: Artifacts, run: Run, experiment: Experiment, measureme
         yield replace(fault, text=f"it was moved to the experiment {experiment.name}", kind="lost")
     try:
         for text in _differences_from_record(store, run):
-            yield replace(fault, text=text, imported_from=tags.get(Tag.IMPORTED_FROM, ""))
+            yield replace(fault, text=text, imported_from=imported_from)
     except (FileAccessError, OSError) as error:
         access_error = file_access_error(error, fault.name)
         if access_error is None:
@@ -184,7 +178,7 @@ def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
             if record_seal(content) != run.data.tags.get(Tag.SEAL):
                 yield f"{RECORD_FILE} does not match its seal"
                 return
-            record = Record.parse(content)
+            record = parse_record(content)
         except (FileAccessError, StoreAway):
             raise
         except RbptrackError as error:
@@ -192,13 +186,17 @@ def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
             return
         yield from _changed_facts(run, record)
         client = store.connection.client
-        for name, curve in record.curves.items():
+        for name, curve in record.curves().items():
             with store.connection.translated_errors():
                 history = client.get_metric_history(run_id, name)
-            if sorted((point.step, point.value) for point in history) != sorted(curve):
+            if sorted((point.step, point.value) for point in history) != sorted(curve.items()):
                 yield f"the curve {name} was altered"
+        damaged: list[str] = []
         for file in record.files:
-            yield from _faults_of_file(store, run_id, file, record, folder)
+            damaged += _faults_of_file(store, run_id, file, record, folder)
+        yield from damaged
+        if isinstance(record, MeasurementRecord) and RANKS_FILE in record.files and not damaged:
+            yield from _faults_of_numbers(record, folder)
         with store.connection.translated_errors():
             stored_files = {entry.path for entry in client.list_artifacts(run_id)}
         # Users may add files with other names.
@@ -208,51 +206,41 @@ def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
 
 def _changed_facts(run: Run, record: Record) -> Iterator[str]:
     """Yield the differences between a run and its record in params, metrics, tags, times and the dataset."""
-    yield from _changed_values("param", record.params, run.data.params)
+    curves = record.curves()
+    yield from _changed_values("param", record.params(), run.data.params)
     metrics = {
         name: value
         for name, value in run.data.metrics.items()
-        if name not in record.curves and not name.startswith("system/")  # MLflow may add metrics of the machine
+        if name not in curves and not name.startswith("system/")  # MLflow may add metrics of the machine
     }
-    yield from _changed_values("metric", record.metrics, metrics)
-    tags = {
-        name: value
-        for name, value in run.data.tags.items()
-        if name.startswith(Tag.PREFIX) and name not in _NOT_IN_RECORDS  # users may add other tags
-    }
-    yield from _changed_values("tag", record.tags, tags)
+    yield from _changed_values("metric", record.metrics(), metrics)
+    # Users may add other tags.
+    tags = {name: value for name, value in run.data.tags.items() if name.startswith(TAG_PREFIX)}
+    sealed_tags = record.tags()
+    if isinstance(record, MeasurementRecord):
+        sealed_tags[Tag.KIND] = Kind.MEASUREMENT
+    yield from _changed_values("tag", _without_labels(sealed_tags), _without_labels(tags))
     sealed_times = {"began": int(record.began * 1000), "ended": int(record.ended * 1000)}  # MLflow keeps milliseconds
     yield from _changed_values("time", sealed_times, {"began": run.info.start_time, "ended": run.info.end_time})
     # Source and profile are not compared: MLflow keeps those of the first run with a dataset of this name and digest.
-    sealed_digests = {record.dataset["name"]: record.dataset["digest"]} if record.dataset else {}
+    dataset = dataset_input(record.measurement) if isinstance(record, MeasurementRecord) else {}
     inputs = run.inputs.dataset_inputs if run.inputs else []
-    digests = {entry.dataset.name: entry.dataset.digest for entry in inputs}
-    yield from _changed_values("dataset", sealed_digests, digests)
+    digests = {"digest": ", ".join(entry.dataset.digest for entry in inputs)} if inputs else {}
+    yield from _changed_values("dataset", {"digest": dataset["digest"]} if dataset else {}, digests)
 
 
-def numbers_that_disagree(record: Record, ranks: Path) -> Iterator[str]:
-    """Yield a sentence for each number of a record (CE, RBP_k, tokens) that differs from the rank table."""
-    histogram = compute_histogram(ranks)
-    if record.metrics.get(Metric.NUM_TOKENS) != histogram.num_tokens:
-        yield f"num_tokens is {record.metrics.get(Metric.NUM_TOKENS)}, but the ranks give {histogram.num_tokens}"
-        return
-    compared = [(name, value, _expected_metric(histogram, name)) for name, value in record.metrics.items()]
-    for k, value in record.curves.get(Metric.RBP_CURVE, []):
-        if k <= histogram.vocab_size:
-            compared.append((f"RBP_{k}", value, histogram.rbp(k)))
-    for name, value, expected in compared:
-        if expected is not None and not math.isclose(value, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-            yield f"{name} is {value}, but the ranks give {expected}"
+def _without_labels(tags: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in tags.items() if name not in _NOT_COMPARED}
 
 
-def _expected_metric(histogram: RankHistogram, name: str) -> float | None:
-    """Compute CE or rbp_<k> from a histogram. Returns NaN if k exceeds the vocabulary, and None for other metrics."""
-    if name == Metric.CE:
-        return histogram.ce
-    k = parse_rbp_name(name)
-    if k is None:
-        return None
-    return histogram.rbp(k) if k <= histogram.vocab_size else math.nan
+def _faults_of_numbers(record: MeasurementRecord, folder: Path) -> Iterator[str]:
+    """Yield a sentence for each number of a record that its ranks do not give."""
+    try:
+        yield from faults_of_ranks(record.measurement, folder)
+    except (FileAccessError, StoreAway):
+        raise
+    except RbptrackError as error:
+        yield first_line(error)
 
 
 def _changed_values(kind: str, sealed: dict[str, Any], stored: dict[str, Any]) -> Iterator[str]:
@@ -267,7 +255,10 @@ def _changed_values(kind: str, sealed: dict[str, Any], stored: dict[str, Any]) -
 
 
 def _faults_of_file(store: Artifacts, run_id: str, file: str, record: Record, folder: Path) -> Iterator[str]:
-    """Yield the differences between an artifact and the record. An artifact on a server is downloaded into a folder."""
+    """Yield the differences between an artifact and the record.
+
+    An artifact on a server is downloaded into a folder. Ranks and documents stay there, or are linked there.
+    """
     try:
         path = store.download(run_id, file, folder)
     except MissingArtifact:
@@ -275,6 +266,7 @@ def _faults_of_file(store: Artifacts, run_id: str, file: str, record: Record, fo
         return
     if sha256(path) != record.files[file]:
         yield f"{file} is damaged"
-    elif file == RANKS_FILE:
-        yield from numbers_that_disagree(record, path)
-    (folder / file).unlink(missing_ok=True)
+    if file not in (RANKS_FILE, DOCUMENTS_FILE):
+        (folder / file).unlink(missing_ok=True)
+    elif path.parent != folder:
+        (folder / file).symlink_to(path.absolute())

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbptrack.tracking.names import Tag
+from rbptrack.measurement.document import TAG_PREFIX
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -79,7 +79,7 @@ def missing_colours(runs: Sequence[Run]) -> dict[str, str]:
 
     `runs` has the runs of measurements, newest first. A dataset keeps the colour that its oldest coloured run has.
     """
-    oldest_first = [(run, run.data.tags.get(Tag.DATASET, "")) for run in reversed(runs)]
+    oldest_first = [(run, run.data.tags.get(f"{TAG_PREFIX}dataset", "")) for run in reversed(runs)]
     colour_of_dataset: dict[str, str] = {}
     for run, dataset in oldest_first:
         if COLOUR in run.data.tags:

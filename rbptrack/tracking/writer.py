@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import getpass
+import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -14,13 +15,12 @@ from rbptrack.base import markup
 from rbptrack.base.files import sync, sync_tree
 from rbptrack.base.formatting import counted
 from rbptrack.base.secrets import without_password
-from rbptrack.facts import DTYPE_BY_COLUMN
-from rbptrack.ranks.names import metric_label, parse_rbp_name, rbp_name, se_name
+from rbptrack.measurement.document import Measurement
+from rbptrack.measurement.record import MeasurementRecord
+from rbptrack.ranks.names import metric_label, rbp_name
 from rbptrack.tracking.artifacts import local_path
 from rbptrack.tracking.experiment import Experiment
-from rbptrack.tracking.names import Metric as MetricName
 from rbptrack.tracking.names import Tag
-from rbptrack.tracking.record import Record
 
 if TYPE_CHECKING:
     from mlflow.entities import Metric, RunInfo
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _MAX_TAG_LENGTH = 8000  # largest number of characters in a tag of MLflow
 _METRICS_PER_REQUEST = 900  # MLflow accepts 1000
 _PARAMS_PER_REQUEST = 100  # MLflow accepts 100
+_DIGEST_LENGTH = 8  # characters of the hash of the texts; the param documents_hash holds the whole hash
 _DESCRIBED_K = 10  # k of the RBP_k in the description of a run
 
 
@@ -75,7 +76,7 @@ class RunWriter:
         entities = [Metric(name, value, now, 0) for name, value in (metrics or {}).items()]
         self._log_batches(run_id, params or {}, entities)
 
-    def log_record(self, run_id: str, record: Record, model_id: str | None) -> None:
+    def log_record(self, run_id: str, record: MeasurementRecord, model_id: str | None) -> None:
         """Log the params, metrics and curves of a measurement.
 
         Args:
@@ -89,17 +90,18 @@ class RunWriter:
         ended = int(record.ended * 1000)
         model_and_dataset: dict[str, Any] = {}
         if model_id:
+            dataset = dataset_input(record.measurement)
             model_and_dataset = {
                 "model_id": model_id,
-                "dataset_name": record.dataset.get("name"),
-                "dataset_digest": record.dataset.get("digest"),
+                "dataset_name": dataset.get("name"),
+                "dataset_digest": dataset.get("digest"),
             }
         metrics = []
-        for name in _sort_names(record.metrics):
-            metrics.append(Metric(name, record.metrics[name], ended, 0, **model_and_dataset))
-        for name, curve in record.curves.items():
-            metrics += [Metric(name, value, ended, step) for step, value in curve]
-        self._log_batches(run_id, {name: record.params[name] for name in _sort_names(record.params)}, metrics)
+        for name, value in record.metrics().items():
+            metrics.append(Metric(name, value, ended, 0, **model_and_dataset))
+        for name, curve in record.curves().items():
+            metrics += [Metric(name, value, ended, step) for step, value in curve.items()]
+        self._log_batches(run_id, record.params(), metrics)
 
     def _log_batches(self, run_id: str, params: Mapping[str, str], metrics: Sequence[Metric]) -> None:
         from mlflow.entities import Param
@@ -112,13 +114,13 @@ class RunWriter:
             for first in range(0, len(metrics), _METRICS_PER_REQUEST):
                 client.log_batch(run_id, metrics=metrics[first : first + _METRICS_PER_REQUEST])
 
-    def log_inputs(self, run_id: str, record: Record, model_id: str | None) -> None:
+    def log_inputs(self, run_id: str, measurement: Measurement, model_id: str | None) -> None:
         """Log the dataset and the LoggedModel of a measurement."""
         from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelInput
 
         datasets = []
-        if record.dataset:
-            dataset = Dataset(source_type="rbptrack", **record.dataset)
+        if values := dataset_input(measurement):
+            dataset = Dataset(source_type="rbptrack", **values)
             datasets.append(DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")]))
         models = [LoggedModelInput(model_id)] if model_id else None
         if datasets or models:
@@ -166,75 +168,65 @@ class RunWriter:
             self._connection.client.delete_run(run_id)
 
 
-def _sort_names(names: Iterable[str]) -> list[str]:
-    """Sort names of metrics or params: CE, RBP_k by k, facts in the order of their table, then all others.
-
-    A standard error follows its metric. The order matters, because MLflow's page of a run lists metrics in the order in
-    which they were logged.
-    """
-    order_of_facts = {name: number for number, name in enumerate(DTYPE_BY_COLUMN, start=1)}
-
-    def sort_key(name: str) -> tuple[int, int, bool]:
-        metric = name.removesuffix("_se")
-        is_standard_error = metric != name
-        if metric == MetricName.CE:
-            return 0, 0, is_standard_error
-        k = parse_rbp_name(metric)
-        if k is not None:
-            return 0, k, is_standard_error
-        return order_of_facts.get(metric, len(order_of_facts)), 0, is_standard_error
-
-    return sorted(names, key=sort_key)
+def dataset_input(measurement: Measurement) -> dict[str, str]:
+    """Return name, digest, source and profile of MLflow's dataset. They are empty if the texts have no hash."""
+    if not measurement.documents_hash:
+        return {}
+    return {
+        "name": measurement.dataset,
+        "digest": measurement.documents_hash[:_DIGEST_LENGTH],
+        "source": json.dumps({"source": measurement.dataset_commit, "split": measurement.split}),
+        "profile": json.dumps({"documents": measurement.documents, "scored_tokens": measurement.num_tokens}),
+    }
 
 
-def describe_measurement(record: Record) -> str:
+def describe_measurement(measurement: Measurement) -> str:
     """Describe a measurement in Markdown, for its page in MLflow: model, dataset, main numbers, and their origin."""
-    tags = record.tags
-    params = record.params
-    lines = [f"**{markup.markdown_text(tags[Tag.MODEL])}** on **{markup.markdown_text(tags[Tag.DATASET])}**"]
-    numbers = [_format_metric(name, record.metrics) for name in (MetricName.CE, rbp_name(_DESCRIBED_K))]
-    lines += [", ".join(_describe_settings(record)), ", ".join(filter(None, numbers))]
+    lines = [f"**{markup.markdown_text(measurement.model)}** on **{markup.markdown_text(measurement.dataset)}**"]
+    numbers = [_format_result("ce", measurement.ce, measurement.ce_se, " nats")]
+    rbp = measurement.rbp.get(_DESCRIBED_K)
+    numbers.append(_format_result(rbp_name(_DESCRIBED_K), rbp, measurement.rbp_se.get(_DESCRIBED_K)))
+    lines += [", ".join(_describe_settings(measurement)), ", ".join(filter(None, numbers))]
     for label, prefix, repo, commit in (
-        ("Model", "", params.get("repo"), tags.get(Tag.COMMIT)),
-        ("Dataset", "datasets/", params.get("dataset_repo"), params.get("dataset_commit")),
+        ("Model", "", measurement.repo, measurement.commit),
+        ("Dataset", "datasets/", measurement.dataset_repo, measurement.dataset_commit),
     ):
         if repo:
-            revision = (commit or "").partition("@")[2] or "main"
+            revision = commit.partition("@")[2] or "main"
             address = f"https://huggingface.co/{prefix}{quote(repo)}/tree/{quote(revision)}"
             lines.append(f"{label}: [{markup.markdown_text(repo)}]({address})")
-    if Tag.IMPORTED in tags:
-        source = tags.get(Tag.IMPORTED_FROM, "")
+    if measurement.imported:
         lines.append(
-            f"Imported ({tags[Tag.IMPORTED]} {markup.markdown_text(source)}). "
+            f"Imported ({measurement.imported} {markup.markdown_text(measurement.imported_from)}). "
             "Values that are missing here were not in the imported file."
         )
     return "  \n".join(filter(None, lines))
 
 
-def _describe_settings(record: Record) -> Iterator[str]:
-    params = record.params
-    if "documents" in params:
-        yield counted(int(params["documents"]), "document")
-    if "num_tokens" in record.metrics:
-        yield counted(int(record.metrics["num_tokens"]), "scored token")
-    if "seq_len" in params:
-        yield f"sequences of {params['seq_len']} tokens ({params.get('sequence', 'unknown rule')})"
-    if "dtype" in params:
-        yield f"weights {params['dtype']}"
+def _describe_settings(measurement: Measurement) -> Iterator[str]:
+    if measurement.documents:
+        yield counted(measurement.documents, "document")
+    if measurement.num_tokens:
+        yield counted(measurement.num_tokens, "scored token")
+    if measurement.seq_len:
+        yield f"sequences of {measurement.seq_len} tokens ({measurement.sequence or 'unknown rule'})"
+    if measurement.dtype:
+        yield f"weights {measurement.dtype}"
 
 
-def _format_metric(name: str, metrics: Mapping[str, float]) -> str:
-    """Format a metric with its standard error: `**RBP_10** 0.5120 ± 0.0040`.
+def _format_result(name: str, value: float | None, error: float | None, unit: str = "") -> str:
+    """Format a result with its standard error: `**RBP_10** 0.5120 ± 0.0040`.
 
-    If the standard error is unknown, it is left out. If the metric is unknown, the text is empty.
+    If the standard error is unknown, it is left out. If the result is unknown, the text is empty.
     """
-    if name not in metrics:
+    if value is None:
         return ""
-    error = metrics.get(se_name(name), 0.0)
-    digits = max(3, 1 - math.floor(math.log10(error))) if error > 0 else 4
-    spread = f" ± {error:.{digits}f}" if error > 0 else ""
-    unit = " nats" if name == MetricName.CE else ""
-    return f"**{metric_label(name)}** {metrics[name]:.{digits}f}{spread}{unit}"
+    digits = 4
+    spread = ""
+    if error:
+        digits = max(3, 1 - math.floor(math.log10(error)))
+        spread = f" ± {error:.{digits}f}"
+    return f"**{metric_label(name)}** {value:.{digits}f}{spread}{unit}"
 
 
 def shorten_tag(text: str) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack.analysis import Family, Runs, comparable_families, newest_runs, read_families
+from rbptrack.analysis import Family, Runs, comparable_families, read_families, without_conflicts
 from rbptrack.analysis.rank_store import RankTables, WithoutRanks
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import BadInput
@@ -24,7 +24,6 @@ CONDITIONS = {
     "documents_hash": "texts",
     "num_tokens": 1000,
     "vocab_size": 64,
-    "revision": "main",
     "commit": "c",
 }
 
@@ -95,14 +94,14 @@ def test_comparable_families_separates_runs_that_differ_in_a_condition(column, v
 
 
 def test_comparable_families_separates_checkpoints_of_one_size() -> None:
-    rows = [row(6, run_id="a", revision="step1"), row(6, run_id="b", revision="step2"), row(15, revision="step1")]
+    rows = [row(6, run_id="a", checkpoint="step1"), row(6, run_id="b", checkpoint="step2"), row(15, checkpoint="step1")]
     checkpoints, _ = names_and_labels(*rows)
     assert sorted(len(labels) for _, labels in checkpoints) == [1, 2]
 
 
 def test_comparable_families_sorts_checkpoints_by_number() -> None:
     revisions = ["step1000", "step128000", "step16000", "step512"]
-    checkpoints, notes = names_and_labels(*(row(6, run_id=name, revision=name) for name in revisions))
+    checkpoints, notes = names_and_labels(*(row(6, run_id=name, checkpoint=name) for name in revisions))
     in_order = ["step512", "step1000", "step16000", "step128000"]
     assert [name.rpartition(" ")[2] for name, _ in checkpoints] == in_order
     positions = [" ".join(notes).index(name) for name in in_order]
@@ -123,21 +122,21 @@ def test_comparable_families_separates_quantisations() -> None:
     assert not any("summed" in note for note in notes)
 
 
-def test_comparable_families_separates_numbers_of_training_tokens_without_revision() -> None:
+def test_comparable_families_separates_numbers_of_training_tokens_without_checkpoint() -> None:
     rows = []
     for size in (6, 15):
         for tokens in (1e9, 1e10):
-            rows.append(row(size, run_id=f"{size} {tokens}", revision=None, training_tokens=tokens))
+            rows.append(row(size, run_id=f"{size} {tokens}", checkpoint=None, training_tokens=tokens))
     checkpoints, _ = names_and_labels(*rows)
     assert checkpoints == [("nano at D=1B", ["6k", "15k"]), ("nano at D=10B", ["6k", "15k"])]
 
 
-def test_comparable_families_joins_sizes_of_one_revision_whose_training_tokens_differ() -> None:
+def test_comparable_families_joins_sizes_of_one_checkpoint_whose_training_tokens_differ() -> None:
     rows = []
     for size in (6, 15):
         for step in (1, 2):
             run_id = f"{size} {step}"
-            rows.append(row(size, run_id=run_id, revision=f"step{step}", training_tokens=step * size * 1e6))
+            rows.append(row(size, run_id=run_id, checkpoint=f"step{step}", training_tokens=step * size * 1e6))
     checkpoints, _ = names_and_labels(*rows)
     assert checkpoints == [("nano step1", ["6k", "15k"]), ("nano step2", ["6k", "15k"])]
 
@@ -162,8 +161,8 @@ def test_label_of_run_without_size_is_number_of_parameters() -> None:
     assert nano == [("nano", ["6k", "15k"])]
 
 
-def test_comparable_families_joins_sizes_that_have_one_revision_each() -> None:
-    nano, _ = names_and_labels(row(6, revision="v1"), row(15, revision="v2"))
+def test_comparable_families_joins_sizes_that_have_one_checkpoint_each() -> None:
+    nano, _ = names_and_labels(row(6, checkpoint="v1"), row(15, checkpoint="v2"))
     assert nano == [("nano", ["6k", "15k"])]
 
 
@@ -213,26 +212,40 @@ def test_read_families_sums_seeds_of_one_size() -> None:
     assert "2 runs of 6k" in reading.notes[0]
 
 
-@pytest.mark.parametrize("commit", ["hub@22222222", "hub@11111111"])
-def test_read_families_takes_newest_measurement_of_a_model(commit):
+def test_read_families_takes_newest_measurement_of_a_model() -> None:
     times = pd.to_datetime(["2026-01-02", "2026-01-01"], utc=True)
-    rows = [
-        row(6, run_id="a", started=times[0], commit="hub@11111111"),
-        row(6, run_id="b", started=times[1], commit=commit),
-        row(15),
-    ]
+    rows = [row(6, run_id="a", started=times[0]), row(6, run_id="b", started=times[1]), row(15)]
     reading = read_families(runs_of(*rows), [1])
     [(family, counts)] = reading
     assert family.run_ids == [["a"], ["r15"]]
     assert counts[0].tokens.tolist() == [2, 2]
     assert len(reading.notes) == 1
     assert "nano-6k" in reading.notes[0]
-    assert ("22222222" in reading.notes[0]) == (commit == "hub@22222222")
 
 
-def test_newest_runs_keeps_all_checkpoints_of_a_model() -> None:
+def test_read_families_leaves_out_different_weights_with_one_name() -> None:
+    rows = [row(6, run_id="a", commit="hub@1"), row(6, run_id="b", commit="hub@2"), row(15), row(38)]
+    reading = read_families(runs_of(*rows), [1])
+    [(family, _)] = reading
+    assert family.run_ids == [["r15"], ["r38"]]
+    assert len(reading.notes) == 1
+
+
+def test_read_families_sums_different_weights_with_different_seeds() -> None:
+    rows = [row(6, run_id="a", commit="hub@1"), row(6, run_id="b", commit="hub@2", seed=1, model="nano-6k-seed1")]
+    [(family, _)] = read_families(runs_of(*rows, row(15)), [1])
+    assert family.run_ids == [["a", "b"], ["r15"]]
+
+
+def test_read_families_makes_two_families_of_two_architectures() -> None:
+    rows = [row(6, architecture="gpt2"), row(15, architecture="gpt2"), row(38, architecture="llama")]
+    families = {family.name for family, _ in read_families(runs_of(*rows), [1])}
+    assert families == {"nano (gpt2)", "nano (llama)"}
+
+
+def test_without_conflicts_keeps_all_checkpoints_of_a_model() -> None:
     rows = [row(6, run_id="1B", training_tokens=1e9), row(6, run_id="10B", training_tokens=1e10)]
-    assert len(newest_runs(runs_of(*rows).frame)[0]) == 2
+    assert len(without_conflicts(runs_of(*rows).frame)[0]) == 2
 
 
 def test_read_families_leaves_out_k_above_smallest_vocabulary() -> None:

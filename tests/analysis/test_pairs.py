@@ -10,7 +10,7 @@ import pytest
 
 from rbptrack.analysis import Report
 from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, pair_name, worst_documents, worst_tokens
-from rbptrack.facts import DISTINGUISHING_COLUMNS
+from rbptrack.measurement.columns import DISTINGUISHING_COLUMNS
 from rbptrack.stats.changes import compare
 from tests.plugins.families_in_memory import family_runs
 from tests.rank_tables import rank_table

@@ -15,7 +15,7 @@ from rbptrack.analysis.family import read_families
 from rbptrack.analysis.rank_store import RankStore, RankTables
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import MissingArtifact
-from rbptrack.facts import DTYPE_BY_COLUMN
+from rbptrack.measurement.columns import DTYPE_BY_COLUMN
 from rbptrack.ranks import MissingColumn, RankTable
 from rbptrack.stats.documents import only_totals
 from tests.rank_tables import MemoryRankStore, rank_table

@@ -9,13 +9,13 @@ from rbptrack.analysis.scores import join_scores, last_checkpoints, plain_name, 
 
 CHECKPOINTS = pd.DataFrame(
     [
-        ("pythia-70m", "main", "abcd1234", "EleutherAI/pythia-70m", 3e11),
+        ("pythia-70m", None, "abcd1234", "EleutherAI/pythia-70m", 3e11),
         ("pythia-70m@step1000", "step1000", "00ff5678", "EleutherAI/pythia-70m", 2e9),
         ("other-70m@step2000", "step2000", "12340000", "EleutherAI/pythia-70m", 4e9),
-        ("nano-6k", "main", "sha256:77aa", None, None),
+        ("nano-6k", None, "sha256:77aa", None, None),
         ("mine-1b@v2", "v2", "sha256:99bb", None, None),
     ],
-    columns=["model", "revision", "commit", "repo", "training_tokens"],
+    columns=["model", "checkpoint", "commit", "repo", "training_tokens"],
 )
 
 
@@ -54,7 +54,7 @@ def test_last_checkpoints_prefers_the_revision_main_to_more_training_tokens() ->
 def measurements(*models: tuple[str, str | None]) -> pd.DataFrame:
     """Return measurements of one dataset. models: the name of each model and its repository."""
     rows = pd.DataFrame(models, columns=["model", "repo"])
-    return rows.assign(dataset="wiki", revision="main", commit="abcd1234", training_tokens=1e9)
+    return rows.assign(dataset="wiki", checkpoint=None, commit="abcd1234", training_tokens=1e9)
 
 
 def scores_of(*scores: tuple[str, float]) -> pd.DataFrame:

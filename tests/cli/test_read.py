@@ -28,6 +28,14 @@ def test_read_writes_the_texts_and_the_ranks_of_all_documents(run_in_store: RunC
             assert not [number for number in model["top"] if token_set["strings"][number].startswith("id ")]
 
 
+@pytest.mark.parametrize("words", ["nano-6k/code nano-15k/code", "nano/6k/code NANO-15K/code"])
+def test_read_takes_two_measurements_as_compare_does(words: str, run_in_store: RunCommand, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert run_in_store(f"read {words} --out {page}")[0] == 0
+    (token_set,) = page_data(page.read_text())["sets"]
+    assert [model["name"] for model in token_set["models"]] == ["nano-6k", "nano-15k"]
+
+
 def test_read_writes_two_datasets_to_one_page(run_in_store: RunCommand, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert run_in_store(f"read nano-6k * --out {page}")[0] == 0

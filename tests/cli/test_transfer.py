@@ -72,7 +72,7 @@ def test_import_reads_family_and_size_from_the_model_of_a_table(run_in_store: Ru
     code, _, err = run_in_store(f"import {table} {uri}")
     assert code == 0, err
     rows = run_in_store(f"list {uri} --format csv")[1]
-    assert "pythia,70m,pythia-70m" in rows
+    assert "pythia-70m,pythia,70m" in rows
     assert "mine,1.4b" in rows
 
 

@@ -18,10 +18,10 @@ from torch import Tensor
 from rbptrack.base.errors import BadInput, FileAccessError, MeasurementError, RbptrackError
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
-from rbptrack.engine import Engine, Transformers, blocks, measure
+from rbptrack.engine import Engine, Ranked, Transformers, blocks, measure
 from rbptrack.engine.batches import Batch
+from rbptrack.measurement.files import RANKS_FILE
 from rbptrack.ranks import RankTable
-from rbptrack.ranks.measurement import Measurement
 from rbptrack.scoring import Head, Scores
 from tests.conftest import block_reading
 from tests.definition import scores_by_definition
@@ -33,7 +33,7 @@ ENGINE = EngineConfig(batch_tokens=200, chunk_tokens=16, threads=1)
 
 def measure_model(
     model: Any, corpus: Corpus, folder: Path, *, ks: Sequence[int] = (1,), config: EngineConfig = ENGINE, **options: Any
-) -> Measurement:
+) -> Ranked:
     """Measure a corpus with a model by the engine `Transformers`."""
     return measure(Transformers(model, corpus, config), corpus, ks=ks, folder=folder, **options)
 
@@ -75,15 +75,15 @@ def test_measure_returns_the_metrics_of_its_rank_table(model: Any, corpus: Corpu
     measurement = measure_model(model, corpus, tmp_path, ks=(1, 10))
     index, expected = scores_of_full_logits(model, corpus)
     table = measurement.ranks
-    assert measurement.ce == pytest.approx(-float(expected["logprob"].double().mean()), abs=1e-6)
-    assert measurement.rbp(10) == table.rbp(10)
-    assert measurement.counts.hits.sum(0).tolist() == [(table.rank <= k).sum() for k in (1, 10)]
-    assert measurement.ce_parts is not None
-    assert sum(measurement.ce_parts) == pytest.approx(measurement.ce, abs=1e-9)
+    assert measurement.sums.histogram.ce == pytest.approx(-float(expected["logprob"].double().mean()), abs=1e-6)
+    assert measurement.sums.histogram.rbp(10) == table.rbp(10)
+    assert measurement.sums.counts.hits.sum(0).tolist() == [(table.rank <= k).sum() for k in (1, 10)]
+    assert measurement.sums.ce_parts is not None
+    assert sum(measurement.sums.ce_parts) == pytest.approx(measurement.sums.histogram.ce, abs=1e-9)
     num_bytes = corpus.num_bytes[index].sum()
     assert measurement.num_bytes == num_bytes
     bits = -float(expected["logprob"].double().sum()) / np.log(2)
-    assert measurement.bits_per_byte == pytest.approx(bits / num_bytes, rel=1e-5)
+    assert measurement.results()["bits_per_byte"] == pytest.approx(bits / num_bytes, rel=1e-5)
     assert measurement.peak_memory_bytes > 0
 
 
@@ -95,28 +95,33 @@ def test_measure_adds_the_ties_of_all_sections(model: Any, corpus: Corpus, tmp_p
         ),
     )
     measurement = measure_model(tied, corpus, tmp_path)
-    assert measurement.tied_tokens == np.count_nonzero(measurement.ranks.column("ties"))
-    assert measurement.tie_rate == 1
+    assert measurement.sums.means["tie_rate"] == 1
 
 
 def test_measure_adds_the_parts_of_a_document_in_several_sections(model: Any, corpus: Corpus, tmp_path: Path) -> None:
     lengths = np.array([len(corpus.token)])
     one_document = replace(corpus, document_lengths=lengths, document_ids=("whole",))
     measurement = measure_model(model, one_document, tmp_path, ks=(1, 10))
-    assert measurement.counts.tokens.tolist() == [corpus.num_targets]
-    assert measurement.counts.hits.tolist() == [[(measurement.ranks.rank <= k).sum() for k in (1, 10)]]
+    assert measurement.sums.counts.tokens.tolist() == [corpus.num_targets]
+    assert measurement.sums.counts.hits.tolist() == [[(measurement.ranks.rank <= k).sum() for k in (1, 10)]]
 
 
 def test_measure_reports_every_scored_token_as_progress(model: Any, corpus: Corpus, tmp_path: Path) -> None:
     progress: list[int] = []
     measurement = measure_model(model, corpus, tmp_path, ks=(1, 10), progress=progress.append)
     index = corpus.targets(0, len(corpus.start))
-    assert sum(progress) == measurement.num_tokens == measurement.fresh_tokens == corpus.num_targets == len(index)
+    assert (
+        sum(progress)
+        == measurement.sums.histogram.num_tokens
+        == measurement.fresh_tokens
+        == corpus.num_targets
+        == len(index)
+    )
 
 
 def test_measure_writes_a_row_group_for_each_section(model: Any, corpus: Corpus, tmp_path: Path) -> None:
     measurement = measure_model(model, corpus, tmp_path, ks=(1, 10))
-    assert pq.read_metadata(measurement.path).num_row_groups > 2
+    assert pq.read_metadata(measurement.folder / RANKS_FILE).num_row_groups > 2
 
 
 @pytest.mark.parametrize(
@@ -156,11 +161,10 @@ def test_measure_with_a_reference_adds_columns_and_keeps_ranks(
     plain = measure_model(model, corpus, tmp_path / "alone")
     compared = measure_model(model_with_reference, corpus, tmp_path / "both")
     assert np.array_equal(compared.ranks.column("greater"), plain.ranks.column("greater"))
-    assert compared.comparison is not None
-    assert compared.comparison.kl == pytest.approx(float(compared.ranks.column("kl").astype(float).mean()))
-    assert 0 < compared.comparison.acceptance < 1
-    assert compared.comparison.padding_mass == pytest.approx(largest_padding(model_with_reference, corpus), rel=1e-4)
-    assert plain.comparison is None
+    assert compared.sums.means["kl"] == pytest.approx(float(compared.ranks.column("kl").astype(float).mean()))
+    assert 0 < compared.sums.means["acceptance"] < 1
+    assert compared.padding_mass == pytest.approx(largest_padding(model_with_reference, corpus), rel=1e-4)
+    assert "kl" not in plain.sums.means
 
 
 def test_measure_refuses_a_token_that_only_the_reference_can_predict(
@@ -199,9 +203,9 @@ def test_measure_after_an_interrupt_measures_the_rest_and_writes_the_same_file(
     progress: list[int] = []
     resumed = measure_model(model, corpus, tmp_path / "cut", config=engine, progress=progress.append)
     assert progress[0] >= interrupt.tokens
-    assert resumed.fresh_tokens == uninterrupted.num_tokens - progress[0]
-    assert sum(progress) == uninterrupted.num_tokens
-    assert resumed.path.read_bytes() == uninterrupted.path.read_bytes()
+    assert resumed.fresh_tokens == uninterrupted.sums.histogram.num_tokens - progress[0]
+    assert sum(progress) == uninterrupted.sums.histogram.num_tokens
+    assert (resumed.folder / RANKS_FILE).read_bytes() == (uninterrupted.folder / RANKS_FILE).read_bytes()
 
 
 def test_measure_after_a_kill_repeats_only_lost_and_damaged_blocks(
@@ -223,8 +227,8 @@ def test_measure_after_a_kill_repeats_only_lost_and_damaged_blocks(
     saved[1].write_bytes(saved[1].read_bytes()[:-100])
     saved[2].write_bytes(b"")
     resumed = measure_model(model, corpus, tmp_path / "cut")
-    assert resumed.fresh_tokens == uninterrupted.num_tokens - sum(rows[3:])
-    assert resumed.path.read_bytes() == uninterrupted.path.read_bytes()
+    assert resumed.fresh_tokens == uninterrupted.sums.histogram.num_tokens - sum(rows[3:])
+    assert (resumed.folder / RANKS_FILE).read_bytes() == (uninterrupted.folder / RANKS_FILE).read_bytes()
 
 
 def test_measure_keeps_a_block_that_the_system_cannot_open(model: Any, corpus: Corpus, tmp_path: Path) -> None:
@@ -242,9 +246,9 @@ def test_measure_repeats_a_block_that_holds_other_tokens(model: Any, corpus: Cor
     block = RankTable.read(path)
     other_tokens = pa.array(np.roll(block.column("token"), 1), pa.int32())
     replace(block, table=block.table.set_column(3, block.table.schema.field("token"), other_tokens)).write(path)
-    before = uninterrupted.path.read_bytes()
+    before = (uninterrupted.folder / RANKS_FILE).read_bytes()
     assert measure_model(model, corpus, tmp_path).fresh_tokens >= len(block)
-    assert uninterrupted.path.read_bytes() == before
+    assert (uninterrupted.folder / RANKS_FILE).read_bytes() == before
 
 
 def test_measure_in_a_folder_of_a_killed_process_removes_its_unfinished_table(
@@ -275,8 +279,8 @@ def test_measure_with_an_engine_without_ties_gives_a_table_without_ties(corpus: 
     token = corpus.token[corpus.targets(0, len(corpus.start))]
     assert not measurement.ranks.ties_known
     assert np.array_equal(measurement.ranks.rank, token + 1)
-    assert measurement.ce == pytest.approx(float(token.mean() / 10))
-    assert np.isnan(measurement.tie_rate)
+    assert measurement.sums.histogram.ce == pytest.approx(float(token.mean() / 10))
+    assert "tie_rate" not in measurement.sums.means
 
 
 def test_measure_refuses_a_table_if_the_engine_leaves_out_tokens(corpus: Corpus, tmp_path: Path) -> None:
@@ -324,7 +328,7 @@ def test_measure_names_document_and_position_of_bad_logits(
     place = rf"document id-{corpus.document[index]}, position {corpus.position[index]}\b"
     with pytest.raises(MeasurementError, match=place):
         measure_model(replace(model, backbone=damaged_backbone), corpus, tmp_path)
-    assert not (tmp_path / "ranks.parquet").exists()
+    assert not (tmp_path / RANKS_FILE).exists()
 
 
 def test_measure_refuses_sequences_longer_than_the_models_limit_before_it_makes_a_folder(
@@ -375,7 +379,7 @@ def test_measure_halves_chunk_and_batch_if_memory_runs_out(
     # There is a note for each time that a size was halved: once for the chunk and once for the batch, and more if
     # several threads ran out of memory one after the other.
     assert len(measurement.notes) >= 2
-    assert sum(progress) == measurement.num_tokens  # no batch was counted twice
+    assert sum(progress) == measurement.sums.histogram.num_tokens  # no batch was counted twice
     _, expected = scores_of_full_logits(model, corpus)
     assert np.array_equal(measurement.ranks.column("greater"), expected["greater"].numpy())
 
@@ -402,6 +406,6 @@ def test_measure_with_strict_true_computes_rbp_of_the_strict_rank(model: Any, co
     with_ties = replace(model, head=rounded_head, backbone=lambda tokens: model.backbone(tokens).round())
     paper = measure_model(with_ties, corpus, tmp_path / "paper")
     strict = measure_model(with_ties, corpus, tmp_path / "strict", strict=True)
-    assert paper.tie_rate > 0
-    assert strict.rbp(1) > paper.rbp(1)
-    assert RankTable.read(strict.path).strict
+    assert paper.sums.means["tie_rate"] > 0
+    assert strict.sums.histogram.rbp(1) > paper.sums.histogram.rbp(1)
+    assert RankTable.read(strict.folder / RANKS_FILE).strict

@@ -91,7 +91,7 @@ def test_import_content_of_rows_with_different_conditions_gives_different_measur
         {"sequence": "truncate"},
         {"weights": "Q4_K_M"},
         {"weights": "Q8_0"},
-        {"revision": "step1"},
+        {"checkpoint": "step1"},
         {"candidates": "tokenizer"},
     ]
     import_items(store, [ImportedMeasurement(row | condition) for condition in conditions])

@@ -111,6 +111,7 @@ def test_gguf_config_refuses_other_frequency_factors(factors: Any, tmp_path: Pat
     ("name", "value"),
     [
         ("rope.scaling.type", "longrope"),
+        ("rope.scaling.type", "linear"),  # without a factor
         ("rope.scaling.factor", 4.0),  # without a type
         ("rope.scaling.attn_factor", 1.2),
         ("rope.dimension_count", 8),
@@ -125,6 +126,7 @@ def test_gguf_config_refuses_other_frequency_factors(factors: Any, tmp_path: Pat
         ("block_count", 10**9),
         ("context_length", True),
         ("embedding_length", 0),
+        ("tensor_data_layout", "another"),
         ("expert_count", 8),
         ("logit_scale", 0.5),
         ("a_key_of_tomorrow", 1),
@@ -133,7 +135,14 @@ def test_gguf_config_refuses_other_frequency_factors(factors: Any, tmp_path: Pat
 def test_gguf_config_refuses_a_key_that_it_cannot_use(name: str, value: Any, tmp_path: Path) -> None:
     model = files.random_model("llama")
     files.write_model(tmp_path / "m.gguf", "llama", model, keys={f"llama.{name}": value})
-    with pytest.raises(BadInput, match=f"llama.{name}|rope.scaling.type"):
+    with pytest.raises(BadInput, match=f"llama.{name}|rope.scaling"):
+        gguf_config(read_gguf(tmp_path / "m.gguf"))
+
+
+def test_gguf_config_refuses_a_size_that_the_heads_do_not_divide(tmp_path: Path) -> None:
+    keys = {"llama.embedding_length": 65, "llama.attention.key_length": 16}
+    files.write_model(tmp_path / "m.gguf", "llama", files.random_model("llama"), keys=keys)
+    with pytest.raises(BadInput):
         gguf_config(read_gguf(tmp_path / "m.gguf"))
 
 

@@ -381,7 +381,7 @@ def test_measure_accepts_a_tokenizer_in_memory_that_names_no_files(digits_folder
     other_rules.name_or_path = ""
     first = measure(model, from_files, texts, seq_len=32, context=8, progress=False)
     second = measure(model, other_rules, texts, seq_len=32, context=8, progress=False)
-    assert first.record.identity["tokenizer_rules"] != second.record.identity["tokenizer_rules"]
+    assert first.measurement.tokenizer_rules != second.measurement.tokenizer_rules
 
 
 def test_measure_refuses_a_tokenizer_in_memory_without_the_first_token_of_its_files(

@@ -87,7 +87,7 @@ def test_agreement_compares_each_checkpoint_with_the_next(tmp_path: Path) -> Non
     """The last of three checkpoints has 0.5 nats more; the others are equal."""
     tables = {"late": table(2, added_nats=0.5), "early": table(2), "middle": table(2)}
     revision = ["step30", "step10", "step20"]
-    runs = runs_of_one_model(tables, training_tokens=[3.0, 1.0, 2.0], revision=revision, commit=revision)
+    runs = runs_of_one_model(tables, training_tokens=[3.0, 1.0, 2.0], checkpoint=revision, commit=revision)
     report = Agreement().analyze(runs)
     assert len(pair_names(report)) == 2
     change = report.frame("change")
@@ -145,7 +145,7 @@ def test_agreement_compares_runs_that_differ_in_one_condition() -> None:
     tables = {"a": table(0), "b": table(1), "c": table(2), "d": table(3), "e": table(2), "f": table(5)}
     model = ["m@1", "m@1", "m@2", "m@2", "m@2", "m-seed1@2"]
     dtype = ["float32", "bfloat16", "float32", "bfloat16", "float32", "float32"]
-    runs = runs_of_one_model(tables, model=model, revision=model, dtype=dtype, training_tokens=[1, 1, 2, 2, 2, 2])
+    runs = runs_of_one_model(tables, model=model, checkpoint=model, dtype=dtype, training_tokens=[1, 1, 2, 2, 2, 2])
     frame = runs.frame.drop(columns="name").assign(non_embedding_params=None, reference=[None] * 4 + ["big", None])
     report = Agreement().analyze(Runs(frame, runs.store))
     assert [name.replace("@none", "") for name in pair_names(report)] == [

@@ -16,7 +16,7 @@ from rbptrack.analysis.importing import check_imported
 from rbptrack.analysis.rank_store import RankTables
 
 ROW = {
-    "run_id": "r", "family": "pythia", "size": "70m", "model": "pythia-70m", "dataset": "wiki/en", "revision": "main",
+    "run_id": "r", "family": "pythia", "size": "70m", "model": "pythia-70m", "dataset": "wiki/en",
     "repo": "EleutherAI/pythia-70m", "dataset_repo": "org/wiki", "dataset_commit": "org/wiki@abc", "dtype": "float32",
     "non_embedding_params": 18_915_328, "num_tokens": 1000, "documents": 30, "ce": 3.5, "ce_se": 0.1, "rbp_1": 0.25,
     "rbp_1_se": 0.01, "rbp_10": 0.5, "started": pd.Timestamp("2026-11-24T10:00:00Z"),
@@ -59,10 +59,12 @@ def test_exported_table_can_be_imported(runs: Runs, tmp_path: Path) -> None:
     Hub().export(runs, tmp_path)
     importer = Table()
     assert importer.takes(tmp_path / DATA)
-    rows = [measurement.row for measurement in check_imported(tmp_path, importer.read(tmp_path / DATA)).measurements]
+    rows = [
+        measurement.measurement for measurement in check_imported(tmp_path, importer.read(tmp_path / DATA)).measurements
+    ]
     assert [(row.model, row.dtype) for row in rows] == [
         ("pythia-70m", "float32"), ("mine-1b", "float32"), ("pythia-70m", "bfloat16"),
     ]  # fmt: skip
-    assert rows[0].model_extra == {"ce_se": 0.1, "rbp_1": 0.25, "rbp_1_se": 0.01, "rbp_10": 0.5}
+    assert (rows[0].ce_se, rows[0].rbp_se) == (0.1, {1: 0.01})
     assert rows[0].rbp == {1: 0.25, 10: 0.5}
     assert rows[1].rbp == {1: 0.25}

@@ -70,7 +70,7 @@ def population() -> Runs:
             name = f"{family}-{i}m"
             tables[name] = questions_and_answers(skill, confidence, rng)
             row = {"run_id": name, "family": family, "size": f"{i}m", "model": name, "dataset": "maths"}
-            rows.append(row | {"revision": "main", "vocab_size": V, "non_embedding_params": 10**6 * 4**i})
+            rows.append(row | {"vocab_size": V, "non_embedding_params": 10**6 * 4**i})
             scores.append({"model": f"org/{name}", "revision": "", "task": "sums", "score": 1 - np.exp(-skill), "n": 9})
     return Runs(pd.DataFrame(rows), StoreWithScores(tables, pd.DataFrame(scores)))
 
@@ -302,7 +302,7 @@ class TestContract(AnalyzerContract):
         scores = []
         for i, name in enumerate(names):
             row = {"run_id": name, "family": name[0], "size": "1m", "model": name, "dataset": "maths"}
-            rows.append(row | {"revision": "main", "vocab_size": V, "non_embedding_params": 10**6})
+            rows.append(row | {"vocab_size": V, "non_embedding_params": 10**6})
             scores.append({"model": name, "revision": "", "task": "sums", "score": 0.2 * i, "n": 9})
         tables = {name: questions_and_answers(0.3 * (i + 1), 1, rng) for i, name in enumerate(names)}
         return Runs(pd.DataFrame(rows), StoreWithScores(tables, pd.DataFrame(scores)))

@@ -34,7 +34,7 @@ def runs_of_checkpoints(sizes: int = 4, **columns: Any) -> Runs:
             d = step * 2048.0
             name = f"toy-{s:.0f}@step{step}"
             row = {"run_id": name, "family": "toy", "size": f"{s:.0f}", "model": name, "dataset": "text"}
-            row |= {"revision": f"step{step}", "non_embedding_params": int(s), "training_tokens": d}
+            row |= {"checkpoint": f"step{step}", "non_embedding_params": int(s), "training_tokens": d}
             row |= {"ce": 1 + 30 * s**-0.35 + 200 * d**-0.4, "without_ranks": True}
             rows.append(row | {"rbp_1": np.exp(-(0.1 + 20 * s**-0.35 + 100 * d**-0.3))})
     return Runs(pd.DataFrame(rows).assign(**columns), RankTables({}))
@@ -80,10 +80,10 @@ def test_alpha_at_each_number_of_tokens_is_that_of_its_checkpoints() -> None:
     assert row["alpha"].item() == pytest.approx(-slope, rel=1e-9)
 
 
-def test_training_does_not_need_names_of_revisions() -> None:
-    with_revisions = Training(ks=(1,)).analyze(runs_of_checkpoints(3))
-    without_revisions = Training(ks=(1,)).analyze(runs_of_checkpoints(3, revision=None))
-    pd.testing.assert_frame_equal(with_revisions.frame("alpha"), without_revisions.frame("alpha"))
+def test_training_does_not_need_names_of_checkpoints() -> None:
+    with_names = Training(ks=(1,)).analyze(runs_of_checkpoints(3))
+    without_names = Training(ks=(1,)).analyze(runs_of_checkpoints(3, checkpoint=None))
+    pd.testing.assert_frame_equal(with_names.frame("alpha"), without_names.frame("alpha"))
 
 
 def test_training_of_metric_that_a_checkpoint_lacks_has_no_results_but_a_note() -> None:
@@ -104,13 +104,13 @@ def test_training_fits_one_law_for_each_kind_of_candidates() -> None:
 
 
 def test_training_counts_checkpoint_that_has_two_names_once() -> None:
-    """The revision `main` of three sizes is the last step."""
+    """The final weights of three sizes are the last step."""
     frame = runs_of_checkpoints().frame.drop(columns="name")
-    last = frame[frame["revision"] == "step1024"].head(3)
-    main = last.assign(revision="main", run_id="main " + last["run_id"], model=last["model"].str.partition("@")[0])
+    last = frame[frame["checkpoint"] == "step1024"].head(3)
+    main = last.assign(checkpoint=None, run_id="main " + last["run_id"], model=last["model"].str.partition("@")[0])
     report = Training(ks=(1,)).analyze(Runs(pd.concat([frame, main], ignore_index=True), RankTables({})))
     pd.testing.assert_frame_equal(report.results, Training(ks=(1,)).analyze(runs_of_checkpoints()).results)
-    assert any("another revision" in note for note in report.notes)
+    assert any("the same checkpoint" in note for note in report.notes)
 
 
 def test_headline_counts_the_families_whose_exponent_grows() -> None:

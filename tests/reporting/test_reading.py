@@ -203,14 +203,57 @@ def test_render_reading_puts_families_and_precisions_with_the_same_tokens_into_o
     )
     token_set = render_token_set(Runs(frame.drop(columns="name"), runs.store))
     assert len({model["name"] for model in token_set["models"]}) == 3
-    # The first model of each family has no next smaller one.
-    assert [model["smaller"] for model in token_set["models"]].count(None) == 2
+    assert [model["smaller"] for model in token_set["models"]] == [None, None, None]  # all have one size
+    names = [model["name"] for model in token_set["models"]]
+    for model in token_set["models"]:
+        assert names[model["equal"]] != model["name"]
 
 
 def test_render_reading_refuses_measurements_without_texts() -> None:
     frame = pd.DataFrame([{"run_id": "a", "family": "toy", "model": "toy-1", "dataset": "text"}])
     with pytest.raises(BadInput, match="toy on text"):
         render_reading(Runs(frame, RankTables({"a": rank_table([1, 2, 3])})))
+
+
+def test_render_reading_compares_sizes_of_one_family_and_pairs_families_of_equal_size() -> None:
+    runs = random_runs(sizes={"a-1": 1000, "a-2": 9000, "b-1": 1100, "b-2": 10_000})
+    frame = runs.frame.assign(family=["a", "a", "b", "b"], model=["a-1", "a-2", "b-1", "b-2"])
+    page, _ = render_reading(Runs(frame.drop(columns="name"), runs.store))
+    (token_set,) = token_sets(page)
+    models = {model["name"]: model for model in token_set["models"]}
+    names = list(models)
+    assert names == ["a-1", "a-2", "b-1", "b-2"]
+    assert [model["smaller"] for model in models.values()] == [None, 0, None, 2]
+    assert [names[model["equal"]] for model in models.values()] == ["b-1", "b-2", "a-1", "a-2"]
+    assert token_set["compared"] == [0, 1]
+    assert token_set["law_family"] == "a"
+    assert "smaller or larger model" not in page
+
+
+def test_render_reading_of_checkpoints_compares_with_the_earlier_one() -> None:
+    runs = random_runs()
+    frame = runs.frame.assign(
+        non_embedding_params=1000, size="1k", training_tokens=[1e9, 2e9, 3e9], model=["t@1", "t@2", "t@3"]
+    )
+    token_set = render_token_set(Runs(frame.drop(columns="name"), runs.store))
+    assert [model["earlier"] for model in token_set["models"]] == [None, 0, 1]
+    assert [model["smaller"] for model in token_set["models"]] == [None] * 3
+
+
+def test_render_reading_finds_the_token_with_the_largest_gain_in_rank() -> None:
+    ranks = {"small": [[1, 7, 300, 40_000, 900]], "large": [[2, 1, 90, 1, 1]]}
+    texts = [["a", "b", "c", "d", "===", "e"]]  # a sign is no word
+    (document,) = render_token_set(runs_with_ranks(ranks, texts))["documents"]
+    assert document["gain"] == {"token": 5, "before": 900, "after": 1}
+
+
+def test_render_reading_lists_readable_documents_first() -> None:
+    diagram = ["|", "--", "++", "|", "==", "--"]
+    prose = ["The", " cat", " sat", " on", " a", " mat"]
+    code = ["for", " item", " in", " x[", "0]", ":"]
+    ranks = [[5] * 5] * 3
+    token_set = render_token_set(runs_with_ranks({"small": ranks, "large": ranks}, [diagram, code, prose]))
+    assert [document["id"] for document in token_set["documents"]] == ["doc 2", "doc 1", "doc 0"]
 
 
 def test_render_reading_notes_measurements_whose_ranks_are_missing() -> None:

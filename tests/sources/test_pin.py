@@ -278,15 +278,22 @@ def test_pin_dataset_refuses_a_readme_that_names_files_outside_of_its_folder(fil
         pin_dataset(config)
 
 
-@pytest.mark.parametrize("kind", ["fifo", "broken link", "link to a folder"])
+@pytest.mark.parametrize("kind", ["fifo", "broken link", "link to a folder", "loop"])
 def test_pin_dataset_refuses_a_folder_with_something_that_would_be_left_out(kind: str, tmp_path: Path) -> None:
     config = dataset_folder(tmp_path / "d")
     path = tmp_path / "d/more.jsonl"
     if kind == "fifo":
         os.mkfifo(path)
     else:
-        path.symlink_to(tmp_path if "folder" in kind else "/nowhere")
+        path.symlink_to({"link to a folder": tmp_path, "loop": path}.get(kind, Path("/nowhere")))
     with pytest.raises(BadInput, match=r"more\.jsonl"):
+        pin_dataset(config)
+
+
+def test_pin_dataset_refuses_a_folder_in_place_of_its_readme(tmp_path: Path) -> None:
+    config = dataset_folder(tmp_path / "d")
+    (tmp_path / "d/README.md").mkdir()
+    with pytest.raises(BadInput, match=r"README\.md"):
         pin_dataset(config)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rbptrack.stats import DocumentInfluences, Law, bend_text, fit, fit_floor, forecast
+from rbptrack.stats import Law, bend_text, fit, fit_floor, forecast
 
 S = np.geomspace(1e6, 1e9, 8)
 
@@ -149,18 +149,3 @@ def test_forecast_covers_a_law_with_a_floor(times: float) -> None:
 def test_forecast_needs_4_sizes() -> None:
     assert forecast(fit(S[:3], S[:3] ** -0.2), 1e10) is None
     assert fit_floor(fit(S[:3], S[:3] ** -0.2)) is None
-
-
-def test_floor_of_0_is_excluded_exactly_if_the_law_bends_with_noise_of_documents() -> None:
-    rng = np.random.default_rng(0)
-    bent = 0
-    for _ in range(20):
-        noise = rng.standard_normal((40, 1)) + 0.2 * rng.standard_normal((40, len(S)))
-        u = (noise - noise.mean(axis=0)) / 39
-        documents = [DocumentInfluences(u[:, i], np.full(40, 1 / 40)) for i in range(len(S))]
-        law = fit(S, with_floor(S, 1.0) * np.exp(noise.mean(axis=0)), documents)
-        floor = fit_floor(law)
-        bends = bend_text(law)
-        bent += bool(bends)
-        assert (floor is None or floor.low > 0) == bool(bends)
-    assert 0 < bent < 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from rbptrack.base.errors import BadInput
 from rbptrack.config.compose import compose
 from rbptrack.config.paths import embedded
-from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import Pinned
 from rbptrack.sweep import Resolver, resolve
 from rbptrack.sweep.cells import Cell, read_job, write_job
@@ -32,13 +30,9 @@ def plain_fingerprint(tmp_path_factory: pytest.TempPathFactory) -> str:
     "words",
     [
         ["model=nano/15k"],
-        ["model.family=other"],
-        ["model.size=7k"],
-        ["model.seed=2"],
         ["model.dtype=bfloat16"],
         ["model.tf32=true"],
         ["dataset=stdlib"],
-        ["dataset.name=other"],
         ["dataset.documents=4"],
         ["dataset.seed=43"],
         ["dataset.sampling=shuffle"],
@@ -66,6 +60,8 @@ def test_fingerprint_changes_with_every_option_that_changes_a_number(
     "words",
     [
         ["engine.batch_tokens=64", "engine.chunk_tokens=16"],
+        ["model.family=other", "model.size=7k", "model.seed=2", "model.checkpoint=last"],
+        ["dataset.name=other"],
         ["model.device=cpu", "model.device_map=auto"],
         ["k=1,7"],
         ["sweep=mine"],
@@ -97,7 +93,7 @@ def test_fingerprint_changes_with_the_files_of_the_model(configs: Configs, tmp_p
 
 
 def tokenizer_rules(configs: Configs, *words: str) -> str:
-    return str(resolve(*configs(*words)).identity["tokenizer_rules"])
+    return str(resolve(*configs(*words)).description["tokenizer_rules"])
 
 
 def test_tokenizer_rules_do_not_depend_on_the_folder_or_on_other_files_in_it(configs: Configs, tmp_path: Path) -> None:
@@ -174,9 +170,8 @@ def test_fingerprint_depends_on_the_content_of_the_chat_template_and_not_on_its_
     assert fingerprints["other"] != fingerprints["one"]
 
 
-def test_fingerprint_is_the_hash_of_the_identity_as_json(configs: Configs) -> None:
+def test_folder_of_a_cell_is_named_by_the_fingerprint(configs: Configs) -> None:
     cell = resolve(*configs("reference=nano/15k"))
-    assert fingerprint(json.loads(json.dumps(cell.identity))) == cell.fingerprint
     assert cell.folder.name == cell.fingerprint
 
 

@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from rbptrack.measurement.document import Label, names_of
+
 Alteration = Callable[[], None]
-IGNORED = ("rbptrack.kind", "rbptrack.writer")  # tags that `verify` does not check, so damage to them is not found
+IGNORED = ("rbptrack.kind", "rbptrack.writer", *(f"rbptrack.{label}" for label in names_of(Label)))
+"""Tags that `verify` does not check, because they are labels, or no part of the record."""
 
 
 def alterations_of(
@@ -92,7 +95,7 @@ def _alter_curve(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[st
 
 def _add_values(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Alteration]]:
     """Yield functions that add a param or a metric that the measurement did not log."""
-    param = "insert into params (key, value, run_uuid) values ('seed', '7', ?)"
+    param = "insert into params (key, value, run_uuid) values ('gguf', '7', ?)"
     metric = (
         "insert into latest_metrics select 'rbp_7', value, timestamp, step, is_nan, run_uuid from latest_metrics "
         "where key = 'ce' and run_uuid = ?"
@@ -121,18 +124,18 @@ def _alter_file(path: Path, other: Path) -> Iterator[tuple[str, Alteration]]:
 
 
 def _alter_record(path: Path) -> Iterator[tuple[str, Alteration]]:
-    """Yield functions that change one value of the record, for each section. The record remains valid JSON."""
+    """Yield functions that change one value of the record, for each part of it. The record remains valid JSON."""
     for section, name in (
-        ("metrics", "ce"),
-        ("params", "dtype"),
-        ("tags", "rbptrack.family"),
+        ("measurement", "ce"),
+        ("measurement", "dtype"),
+        ("measurement", "family"),
         ("files", "ranks.parquet"),
     ):
         record = json.loads(path.read_text())
         value = record[section][name]
         record[section][name] = value + 1e-12 if isinstance(value, float) else value + "0"
         text = json.dumps(record, indent=1, sort_keys=True)
-        yield f"record with other {section}", partial(_write, path, text.encode())
+        yield f"record with another {name}", partial(_write, path, text.encode())
 
 
 def _sql(database: sqlite3.Connection, statement: str, *values: object) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from rbptrack.config.compose import compose
 from rbptrack.engine import Transformers, measure
 from rbptrack.engine.blocks import Blocks
 from rbptrack.exchange import export_bundle, import_bundle
+from rbptrack.measurement.record import read_measurement
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources import cache
 from rbptrack.sweep.cells import resolve
@@ -142,7 +142,7 @@ def files_of_waiting_cell(folder: Path) -> Iterator[CheckedFile]:
     words = ("model=nano/6k", *small_stores.SMALL_SWEEP, "analyzers=[]", "deliver=false")
     small_stores.run_rbptrack(folder, *words)
     (cell,) = (path for path in (folder / "mlruns/cells").iterdir() if path.is_dir())
-    expected = json.loads((cell / "record.json").read_text())["metrics"]
+    expected = read_measurement(cell).metrics()
 
     def check() -> None:
         target = Store(f"sqlite:///{folder}/mlflow.db", new_experiment_name())

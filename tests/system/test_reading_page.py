@@ -102,6 +102,25 @@ def test_mode_changes_of_smallest_model_says_that_there_is_no_smaller_one(page: 
     assert "smallest" in page.locator("#answer").inner_text()
 
 
+def test_page_opens_at_the_token_with_the_largest_gain(browser: Browser, file: Path) -> None:
+    with open_page(browser, file) as page:
+        assert page.locator("#heading").inner_text() == "doc 0"
+        assert (
+            page.locator("#text .pinned").inner_text().strip() == "Two"
+        )  # 50 to 500 is no gain, 1001 to 1 is the largest
+        assert "1,001" in page.locator("#reasons").inner_text()
+
+
+def test_mode_words_colours_all_tokens_of_a_word_alike(page: Page) -> None:
+    page.click("button[value=words]")
+    names = classes(page)
+    assert names[0] == "unscored"
+    assert names[3] == names[4]  # " prose" and "." are one word
+    assert "nats" in page.locator("#answer").inner_text()
+    page.locator("#text span").nth(3).click()
+    assert "prose." in page.locator("#details").inner_text()
+
+
 def test_mode_pair_shows_two_models_side_by_side(page: Page) -> None:
     page.click("button[value=pair]")
     assert [name.replace(" first-only", "") for name in classes(page, 0)][4:8] == [

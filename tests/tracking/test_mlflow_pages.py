@@ -12,7 +12,8 @@ from mlflow import MlflowClient
 from mlflow.entities import LoggedModelStatus
 
 from rbptrack.config.schema import Dtype
-from rbptrack.tracking import Outbox, Record, Store
+from rbptrack.measurement.record import read_measurement
+from rbptrack.tracking import Outbox, Store
 from tests.store_fixtures import WriteCell
 from tests.tracking.interrupts import interrupt
 
@@ -49,7 +50,7 @@ def test_deliver_makes_one_logged_model_for_all_datasets_of_a_model(
     models = {model.name: model for model in logged}
     assert set(models) == {"nano-1000", "nano-2000"}
     assert models["nano-1000"].source_run_id == first
-    assert models["nano-1000"].tags["rbptrack.commit"] == "org/nano@1000"
+    assert models["nano-1000"].params["commit"] == "org/nano@1000-0"
     assert {metric.dataset_name for metric in models["nano-1000"].metrics} == {"wiki", "code"}
     assert client.get_run(first).inputs.model_inputs[0].model_id == models["nano-1000"].model_id
 
@@ -85,8 +86,8 @@ def test_deliver_completes_a_logged_model_whose_creation_was_interrupted(
     assert client.get_run(run_id).inputs.model_inputs[0].model_id == model.model_id
 
 
-@pytest.mark.parametrize("options", [{"dtype": Dtype.bfloat16}, {"tokenizer": "org/other"}, {"revision": "step1.5"}])
-def test_deliver_makes_another_logged_model_for_another_precision_tokenizer_or_revision(
+@pytest.mark.parametrize("options", [{"dtype": Dtype.bfloat16}, {"seed": 2}])
+def test_deliver_makes_another_logged_model_for_another_precision_or_other_weights(
     options: dict[str, Any], store: Store, client: MlflowClient, write_cell: WriteCell
 ) -> None:
     Outbox(store).deliver(write_cell(1000))
@@ -126,7 +127,8 @@ def test_view_page_opens_the_saved_view(store: Store, write_cell: WriteCell) -> 
 
 def test_save_view_leaves_out_failed_runs(store: Store, client: MlflowClient, write_cell: WriteCell) -> None:
     finished = Outbox(store).deliver(write_cell())
-    failed = store.log_failure(Record.read(write_cell(2000)), "out of memory")
+    measurement = read_measurement(write_cell(2000)).measurement
+    failed = store.log_failure(measurement.title, dict(measurement), "out of memory")
     store.save_view()
     _, state = saved_view(client)
     experiment = measurement_experiment(client).experiment_id

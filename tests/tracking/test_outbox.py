@@ -15,7 +15,8 @@ from mlflow import MlflowClient
 
 from rbptrack.base.errors import BadInput, MissingArtifact, StoreAway
 from rbptrack.config.paths import cells_folder
-from rbptrack.tracking import Outbox, Record, Store
+from rbptrack.measurement.record import read_measurement
+from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.writer import RunWriter
 from tests.conftest import RunCommand, block_reading
 from tests.store_fixtures import WriteCell
@@ -28,7 +29,7 @@ NO_SERVER = "http://127.0.0.1:9"
 
 def test_deliver_makes_one_finished_run_and_removes_the_folder(store: Store, write_cell: WriteCell) -> None:
     folder = write_cell()
-    record = Record.read(folder)
+    record = read_measurement(folder)
     run_id = Outbox(store).deliver(folder)
     assert not folder.exists()
     (run,) = runs_in(store)
@@ -39,14 +40,15 @@ def test_deliver_makes_one_finished_run_and_removes_the_folder(store: Store, wri
 
 def test_deliver_logs_all_params_metrics_and_curves_of_the_record(store: Store, write_cell: WriteCell) -> None:
     folder = write_cell()
-    record = Record.read(folder)
+    record = read_measurement(folder)
     run_id = Outbox(store).deliver(folder)
     (run,) = runs_in(store)
-    assert run.data.params == record.params
-    assert {name: run.data.metrics[name] for name in record.metrics} == record.metrics
-    assert set(run.data.metrics) == {*record.metrics, "rbp_curve"}
+    assert run.data.params == record.params()
+    metrics = record.metrics()
+    assert {name: run.data.metrics[name] for name in metrics} == metrics
+    assert set(run.data.metrics) == {*metrics, "rbp_curve"}
     history = MlflowClient(store.uri).get_metric_history(run_id, "rbp_curve")
-    assert [(point.step, point.value) for point in history] == record.curves["rbp_curve"]
+    assert [(point.step, point.value) for point in history] == list(record.measurement.rbp_curve.items())
 
 
 def test_deliver_logs_the_dataset_as_an_input(store: Store, write_cell: WriteCell) -> None:
@@ -59,7 +61,7 @@ def test_deliver_logs_the_dataset_as_an_input(store: Store, write_cell: WriteCel
 @pytest.mark.usefixtures("pictures")
 def test_deliver_logs_all_files_and_a_picture_as_artifacts(store: Store, write_cell: WriteCell) -> None:
     folder = write_cell()
-    record = Record.read(folder)
+    record = read_measurement(folder)
     run_id = Outbox(store).deliver(folder)
     artifacts = {entry.path for entry in MlflowClient(store.uri).list_artifacts(run_id)}
     assert artifacts == {*record.files, "record.json", "rank_distribution.png"}
@@ -274,10 +276,10 @@ def test_deliver_shows_and_writes_no_password_of_the_environment(
 
 def test_deliver_leaves_unfinished_runs_of_other_folders(store: Store, write_cell: WriteCell) -> None:
     folder = write_cell()
-    record = Record.read(folder)
+    record = read_measurement(folder)
     other = Store()
     other.connection.lock_name = "another machine:/home/ann/mlruns"
-    unfinished = RunWriter(other.measurements).create(record.name, record.tags, time.time()).run_id
+    unfinished = RunWriter(other.measurements).create(record.title, record.tags(), time.time()).run_id
     Outbox(store).deliver(folder)
     assert unfinished in {run.info.run_id for run in runs_in(store)}
 

@@ -16,8 +16,9 @@ import pytest
 from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
+from rbptrack.measurement.record import read_measurement
 from rbptrack.ranks import RankTable
-from rbptrack.tracking import Outbox, Record, Store
+from rbptrack.tracking import Outbox, Store
 from tests.conftest import block_reading
 from tests.store_fixtures import WriteCell
 
@@ -29,12 +30,12 @@ def test_runs_are_ordered_by_size(store: Store, write_cell: WriteCell) -> None:
     assert frame["name"].tolist() == ["nano-1000/wiki", "nano-2000/wiki"]
     assert frame["non_embedding_params"].tolist() == [1000, 2000]
     assert frame["documents"].tolist() == [30, 30]
-    assert frame["commit"].tolist() == ["org/nano@1000", "org/nano@2000"]
+    assert frame["commit"].tolist() == ["org/nano@1000-0", "org/nano@2000-0"]
 
 
 def test_runs_columns_have_types(store: Store, write_cell: WriteCell) -> None:
     folder = write_cell(1000)
-    began = Record.read(folder).began
+    began = read_measurement(folder).began
     Outbox(store).deliver(folder)
     frame = store.runs().frame
     assert frame["seq_len"].dtype == "Int64"
@@ -186,13 +187,13 @@ def score_table(scores: list[float]) -> pd.DataFrame:
 
 
 def test_save_scores_saves_the_same_scores_once(store: Store) -> None:
-    assert store.save_scores(score_table([0.25, 0.5]), "first.json")
-    assert not store.save_scores(score_table([0.25, 0.5]), "again.json")
+    assert store.save_scores(score_table([0.25, 0.5]), "first.json") is not None
+    assert store.save_scores(score_table([0.25, 0.5]), "again.json") is None
 
 
 def test_scores_are_the_newest_of_each_model_and_task(store: Store) -> None:
     store.save_scores(score_table([0.25, 0.5]), "first.json")
-    assert store.save_scores(score_table([0.3, 0.5]), "second.json")
+    assert store.save_scores(score_table([0.3, 0.5]), "second.json") is not None
     scores = store.scores()
     assert scores.sort_values("model")["score"].tolist() == [0.3, 0.5]
     assert scores["model"].tolist() == ["a", "b"]
@@ -244,7 +245,7 @@ def test_scores_can_be_imported_again_after_verify_marked_the_damaged_ones(store
     (run,) = store.reports.search("")
     flip_a_bit(store.artifact(run.info.run_id, "scores.csv"))
     assert len(list(store.verify(repair=True))) == 1
-    assert store.save_scores(score_table([0.25, 0.5]), "first.json")
+    assert store.save_scores(score_table([0.25, 0.5]), "first.json") is not None
     assert store.scores()["score"].tolist() == [0.25, 0.5]
 
 

@@ -13,7 +13,8 @@ import pytest
 from mlflow import MlflowClient
 
 from rbptrack.base.errors import BadInput
-from rbptrack.tracking import Outbox, Record, Store
+from rbptrack.measurement.record import read_measurement
+from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.writer import RunWriter
 from tests.store_fixtures import WriteCell
 from tests.tracking.conftest import runs_in
@@ -85,12 +86,14 @@ def test_find_all_returns_the_runs_of_the_fingerprints_that_exist(store: Store, 
 def test_log_failure_logs_a_failed_run_with_the_reason_without_its_password(
     store: Store, write_cell: WriteCell
 ) -> None:
-    record = Record.read(write_cell())
-    run_id = store.log_failure(record, "out of memory at 1 token, see http://ann:pass@host")
+    record = read_measurement(write_cell())
+    run_id = store.log_failure(
+        record.title, dict(record.measurement), "out of memory at 1 token, see http://ann:pass@host"
+    )
     run = MlflowClient(store.uri).get_run(run_id)
     assert run.info.status == "FAILED"
     assert run.data.tags["rbptrack.failure"] == "out of memory at 1 token, see http://***@host"
-    assert run.data.params == record.params
+    assert run.data.params == record.params()
     assert store.find(record.fingerprint) is None
 
 

@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 
 from rbptrack.base.errors import BadInput
+from rbptrack.measurement.record import read_measurement
 from rbptrack.ranks import RankTable
-from rbptrack.tracking import Outbox, Record, Store
+from rbptrack.tracking import Outbox, Store
 from tests.conftest import block_reading
 from tests.store_fixtures import WriteCell
 
@@ -36,17 +37,15 @@ ALTERATIONS_OF_A_MEASUREMENT = {
     "a metric renamed": "update latest_metrics set key = 'rbp_99' where key = 'rbp_100'",
     "a param": "update params set value = 'bfloat16' where key = 'dtype'",
     "a param removed": "delete from params where key = 'seq_len'",
-    "a param added": "insert into params select 'seed', '7', run_uuid from runs",
-    "the family": "update tags set value = 'other' where key = 'rbptrack.family'",
-    "the dataset": "update tags set value = 'other' where key = 'rbptrack.dataset'",
+    "a param added": "insert into params select 'gguf', '7', run_uuid from runs",
     "the fingerprint": "update tags set value = 'f' where key = 'rbptrack.fingerprint'",
-    "the commit removed": "delete from tags where key = 'rbptrack.commit'",
+    "the commit removed": "delete from params where key = 'commit'",
     "the seal": "update tags set value = 'f' where key = 'rbptrack.seal'",
     "the seal removed": "delete from tags where key = 'rbptrack.seal'",
     "a value of the curve": "update metrics set value = value / 2 where key = 'rbp_curve' and step = 7",
     "a k of the curve": "update metrics set step = 511 where key = 'rbp_curve' and step = 512",
     "a point of the curve removed": "delete from metrics where key = 'rbp_curve' and step = 7",
-    "a tag of rbptrack added": "insert into tags select 'rbptrack.training_tokens', '7', run_uuid from runs",
+    "a tag of rbptrack added": "insert into tags select 'rbptrack.other', '7', run_uuid from runs",
     "the tag of an import added": "insert into tags select 'rbptrack.imported', 'table', run_uuid from runs",
     "the start": "update runs set start_time = start_time + 1",
     "the end": "update runs set end_time = end_time - 1",
@@ -55,7 +54,6 @@ ALTERATIONS_OF_A_MEASUREMENT = {
     "the kind": "update tags set value = 'analysis' where key = 'rbptrack.kind'",
     "the kind removed": "delete from tags where key = 'rbptrack.kind'",
     "the address of the artifacts": "update runs set artifact_uri = '/nowhere'",
-    "the name of the logged dataset": "update datasets set name = 'other'",
     "the digest of the logged dataset": "update datasets set digest = 'ffffffff'",
     "the logged dataset removed": "delete from inputs where source_type = 'DATASET'",
 }
@@ -250,7 +248,7 @@ def test_verify_finds_sealed_numbers_that_the_ranks_contradict(store: Store, wri
     columns["greater"] = columns["greater"].copy()
     columns["greater"][0] = 200
     RankTable.from_arrays(vocab_size=512, **columns).write(folder / "ranks.parquet")
-    Record.read(folder).write(folder)  # seals the old numbers with the hash of the new ranks
+    read_measurement(folder).write(folder)  # seals the old numbers with the hash of the new ranks
     Outbox(store).deliver(folder)
     assert any("rbp_100" in fault.text for fault in store.verify())
 

@@ -35,21 +35,21 @@ def test_authors_reads_metrics_and_size(tmp_path: Path) -> None:
     root = write_results(tmp_path / "a")
     sizes = write_file(tmp_path / "sizes.csv", "model,non_embedding_params\nEleutherAI/pythia-70m,18915328\n")
     (measurement,) = read_checked(Authors(sizes=str(sizes)), root).measurements
-    row = measurement.row
-    assert (row.model, row.family, row.size, row.dataset) == ("EleutherAI/pythia-70m", "pythia", "70m", "wiki")
+    row = measurement.measurement
+    assert (row.model, row.family, row.size, row.dataset) == ("pythia-70m", "pythia", "70m", "wiki")
     assert (row.ce, row.rbp, row.non_embedding_params) == (2.5, {1: 0.25, 10: 0.75}, 18915328)
-    assert measurement.imported.repo == "EleutherAI/pythia-70m"
-    assert measurement.imported.ranks is None
+    assert measurement.measurement.repo == "EleutherAI/pythia-70m"
+    assert measurement.ranks is None
 
 
 def test_authors_reads_ranks_and_begins_a_document_if_the_position_does_not_rise(tmp_path: Path) -> None:
     (measurement,) = read_checked(Authors(vocab_size=1000), write_results(tmp_path)).measurements
-    table = measurement.imported.ranks
+    table = measurement.ranks
     assert table is not None
     assert table.rank.tolist() == [1, 7, 300, 2]
     assert table.column("document").tolist() == [0, 0, 1, 1]
     assert set(table.column("token")) == {-1}
-    assert measurement.row.rbp == {1: 0.25, 10: 0.75, 100: 0.75}  # computed from the ranks
+    assert measurement.measurement.rbp == {1: 0.25, 10: 0.75, 100: 0.75}  # computed from the ranks
 
 
 def test_authors_begins_a_document_at_a_repeated_position(tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ def test_authors_begins_a_document_at_a_repeated_position(tmp_path: Path) -> Non
     write_file(folder / "metrics.json", json.dumps({"mean_ce_loss": 1.0, "RBP_1": 0.5}))
     write_file(folder / "ranks.json", json.dumps([[1, 1, 0.5], [2, 1, 1.5]]))
     (measurement,) = read_checked(Authors(vocab_size=1000), tmp_path).measurements
-    assert measurement.imported.ranks is not None
-    assert measurement.imported.ranks.column("document").tolist() == [0, 1]
+    assert measurement.ranks is not None
+    assert measurement.ranks.column("document").tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -100,17 +100,17 @@ def test_authors_refuses_a_wrong_sizes_file(text: str, tmp_path: Path) -> None:
 
 def test_authors_leaves_out_ranks_if_the_vocab_size_is_unknown(tmp_path: Path) -> None:
     (measurement,) = read_checked(Authors(), write_results(tmp_path)).measurements
-    assert measurement.imported.ranks is None
-    assert "vocab_size" in measurement.imported.notes
+    assert measurement.ranks is None
+    assert "vocab_size" in measurement.measurement.notes
 
 
 def test_authors_reads_the_ranks_at_the_smallest_k_and_notes_the_others(tmp_path: Path) -> None:
     root = write_results(tmp_path)
     write_file(root / MODEL_FOLDER / "top10/ranks.json", "[]")
     (measurement,) = read_checked(Authors(vocab_size=1000), root).measurements
-    assert measurement.imported.ranks is not None
-    assert measurement.imported.ranks.rank.tolist() == [1, 7, 300, 2]
-    assert "top10/ranks.json" in measurement.imported.notes
+    assert measurement.ranks is not None
+    assert measurement.ranks.rank.tolist() == [1, 7, 300, 2]
+    assert "top10/ranks.json" in measurement.measurement.notes
 
 
 def test_vocab_size_in_the_sizes_file_overrides_the_option(tmp_path: Path) -> None:
@@ -120,9 +120,9 @@ def test_vocab_size_in_the_sizes_file_overrides_the_option(tmp_path: Path) -> No
     text = "model,non_embedding_params,vocab_size\nEleutherAI/pythia-70m,1000,50304\n"
     sizes = write_file(tmp_path / "sizes.csv", text)
     measurements = read_checked(Authors(sizes=str(sizes), vocab_size=50688), root).measurements
-    assert {measurement.row.model: measurement.row.vocab_size for measurement in measurements} == {
-        "EleutherAI/pythia-70m": 50304,
-        "EleutherAI/pythia-12b": 50688,
+    assert {measurement.measurement.model: measurement.measurement.vocab_size for measurement in measurements} == {
+        "pythia-70m": 50304,
+        "pythia-12b": 50688,
     }
 
 
@@ -144,7 +144,7 @@ def test_authors_reads_sizes_from_param_count_json(tmp_path: Path) -> None:
     text = '{"EleutherAI/pythia-70m": {"non_embedding_params": 18915328, "total": 70426624}}'
     sizes = write_file(tmp_path / "param_count.json", text)
     (measurement,) = read_checked(Authors(sizes=str(sizes)), write_results(tmp_path / "a")).measurements
-    assert measurement.row.non_embedding_params == 18915328
+    assert measurement.measurement.non_embedding_params == 18915328
 
 
 def test_authors_refuses_a_model_without_a_size_in_param_count_json(tmp_path: Path) -> None:

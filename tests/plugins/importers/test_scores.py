@@ -533,6 +533,7 @@ def test_scores_of_lighteval_has_model_tasks_with_shots_and_number_of_documents(
     ("general", "conditions"),
     [
         ({"max_samples": 10}, ", limit=10"),
+        ({"system_prompt": "Hi", "model_config": {"system_prompt": None}}, ", system_prompt=Hi"),
         ({"model_config": {"system_prompt": "Hi", "batch_size": 4, "max_length": 512}}, ", system_prompt=Hi"),
         ({"model_config": {"generation_parameters": {"temperature": 0, "top_p": None}}}, ""),
         ({"model_config": {"generation_parameters": {"temperature": 0.6}}}, ", temperature=0.6"),

@@ -61,8 +61,8 @@ def read_measurement(path: Path, **options: Any) -> CheckedMeasurement:
 
 def ranks_of(measurement: CheckedMeasurement) -> RankTable:
     """Return the ranks of a measurement, which must have them."""
-    assert measurement.imported.ranks is not None
-    return measurement.imported.ranks
+    assert measurement.ranks is not None
+    return measurement.ranks
 
 
 def test_served_reads_ranks_of_vllm_without_ties(tmp_path: Path) -> None:
@@ -75,10 +75,10 @@ def test_served_reads_ranks_of_vllm_without_ties(tmp_path: Path) -> None:
     assert table.column("document").tolist() == [0, 0, 1, 1, 1]
     with pytest.raises(MissingColumn):
         _ = table.strict_rank
-    assert measurement.row.ce == pytest.approx(7.75 / 5)
-    assert measurement.row.rbp == {1: 2 / 5, 10: 4 / 5}
-    assert (measurement.row.family, measurement.row.size) == ("big", "70b")
-    assert "head_dtype=float32" in measurement.imported.notes
+    assert measurement.measurement.ce == pytest.approx(7.75 / 5)
+    assert measurement.measurement.rbp == {1: 2 / 5, 10: 4 / 5}
+    assert (measurement.measurement.family, measurement.measurement.size) == ("big", "70b")
+    assert "head_dtype=float32" in measurement.measurement.notes
 
 
 def responses_with_top_logprobs() -> list[dict[str, Any]]:
@@ -108,16 +108,16 @@ def test_served_reads_entry_of_the_texts_token_by_its_id(tmp_path: Path) -> None
 def test_served_reads_only_ce_of_sglang(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "a.jsonl", [sglang(tokens) for tokens in TOKENS])
     measurement = read_measurement(path, model="org/big-70b")
-    assert measurement.row.ce == pytest.approx(7.75 / 5)
-    assert not measurement.row.rbp
-    assert measurement.imported.ranks is None
+    assert measurement.measurement.ce == pytest.approx(7.75 / 5)
+    assert not measurement.measurement.rbp
+    assert measurement.ranks is None
 
 
 @pytest.mark.parametrize("completion_tokens", [0, 1, 5])
 def test_served_reads_only_ce_of_prompt_from_echo(completion_tokens: int, tmp_path: Path) -> None:
     """The tokens that the model wrote after the prompt do not belong to the dataset."""
     responses = [echo(tokens, completion_tokens=completion_tokens) for tokens in TOKENS]
-    row = read_measurement(write_lines(tmp_path / "a.jsonl", responses)).row
+    row = read_measurement(write_lines(tmp_path / "a.jsonl", responses)).measurement
     assert row.ce == pytest.approx(7.75 / 5)
     assert (row.num_tokens, row.documents, row.model) == (5, 2, "org/big-70b")
     assert not row.rbp
@@ -140,7 +140,7 @@ def test_served_refuses_log_probability_that_stands_for_minus_infinity(response:
 
 def test_served_ignores_nan_in_number_that_is_not_imported(tmp_path: Path) -> None:
     response = vllm(TOKENS[0]) | {"metrics": {"time": float("nan")}}
-    assert read_measurement(write_lines(tmp_path / "a.jsonl", [response])).row.num_tokens == 2
+    assert read_measurement(write_lines(tmp_path / "a.jsonl", [response])).measurement.num_tokens == 2
 
 
 def test_served_refuses_nan_as_log_probability(tmp_path: Path) -> None:
@@ -154,8 +154,8 @@ def test_served_refuses_nan_as_log_probability(tmp_path: Path) -> None:
 )
 def test_served_reads_repository_from_hub_id_but_not_from_path(name: str, repo: str, tmp_path: Path) -> None:
     measurement = read_measurement(write_lines(tmp_path / "a.jsonl", [vllm(TOKENS[0]) | {"model": name}]))
-    assert measurement.imported.repo == repo
-    assert measurement.row.size == "70b"
+    assert measurement.measurement.repo == repo
+    assert measurement.measurement.size == "70b"
 
 
 def test_served_does_not_score_special_tokens_and_tokens_after_them_in_vllm(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_served_does_not_score_special_tokens_and_tokens_after_them_in_vllm(tmp_
 
 def test_served_does_not_score_special_tokens_and_tokens_after_them_in_sglang(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "s.jsonl", [sglang(tokens) for tokens in TOKENS])
-    row = read_measurement(path, model="m", special=[1, 6]).row
+    row = read_measurement(path, model="m", special=[1, 6]).measurement
     assert row.num_tokens == 1
     assert row.ce == 2.0
 
