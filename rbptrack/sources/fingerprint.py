@@ -6,9 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-SCORING_VERSION = 1
-"""The version of the scoring code, a part of every fingerprint. Increase it if a change alters any measured number."""
-
 
 def fingerprint(settings: Mapping[str, object]) -> str:
     """Return the SHA-256 (hex) of settings by name. Their order does not matter."""
