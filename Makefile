@@ -22,7 +22,7 @@ test: lint
 	$(RUN) -m pytest
 
 test-all: test fresh processors
-	$(RUN) -m pytest tests/system --ignore=
+	$(RUN) -m pytest -m system
 
 # The tests of numbers with the kernels of other processors and with other versions of pandas, NumPy, SciPy and lmfit.
 processors: $(STAMP)

@@ -163,7 +163,7 @@ def run_case(case: Case, native_folder: Path, expected: Sequence[str]) -> CaseRe
 
 def run_tests(case: Case, python: Path, versions: str) -> CaseResult:
     """Run the tests of `TESTS`, and print their output if one fails."""
-    tests = run_command(case, [python, "-m", "pytest", "-p", "no:cacheprovider", "--ignore=", *TESTS], ROOT)
+    tests = run_command(case, [python, "-m", "pytest", "-p", "no:cacheprovider", "-m", "", *TESTS], ROOT)
     if tests.returncode:
         print(tests.stdout, flush=True)
         return CaseResult(case.name, versions, "failed", passed=False)

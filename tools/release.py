@@ -1,11 +1,12 @@
-"""Release the version that pyproject.toml names.
+"""Release the version that rbptrack/__init__.py names.
 
     python -m tools.release            # a dry run: checks, builds, and prints the commands of a release
     python -m tools.release --tag      # tags the commit and replaces dist/; then push the tag and upload dist/
 
-pyproject.toml, CITATION.cff and the newest heading of CHANGELOG.md must name the same version, and sdist and wheel must
-build from the tracked files. Otherwise the exit code is 1. A release also needs the same date in CITATION.cff
-and CHANGELOG.md, a working tree without changes, and a tag that does not exist. A dry run prints what is missing.
+rbptrack/__init__.py, CITATION.cff and the newest heading of CHANGELOG.md must name the same version, and sdist and
+wheel must build from the tracked files. Otherwise the exit code is 1. A release also needs the same date in
+CITATION.cff and CHANGELOG.md, a working tree without changes, and a tag that does not exist. A dry run prints what is
+missing.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import shlex
 import shutil
 import sys
 import tempfile
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+import rbptrack
 from tools.fresh_environment import ROOT, Failed, build_distributions, run_command
 
 
@@ -65,11 +66,11 @@ def release(*, with_tag: bool) -> None:
 
     Raises Failed if a file names another version, if a build or git fails, or if a condition of `with_tag` is not met.
     """
-    version = str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+    version = rbptrack.__version__
     versions, dates = versions_and_dates((ROOT / "CITATION.cff").read_text(), (ROOT / "CHANGELOG.md").read_text())
     for file, version_in_file in versions.items():
         if version_in_file != version:
-            raise Failed(f"pyproject.toml names version {version}, but {file} names {version_in_file}")
+            raise Failed(f"rbptrack/__init__.py names version {version}, but {file} names {version_in_file}")
     if conditions := missing_conditions(version, dates):
         problem = f"a release of {version} needs {'; '.join(conditions)}"
         if with_tag:

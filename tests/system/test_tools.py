@@ -172,9 +172,9 @@ def test_release_reads_versions_and_dates_of_citation_and_changelog() -> None:
 
 @pytest.fixture
 def releasable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with three files that name the same version and date. It is not a Git repository."""
+    """A folder with two files that name the same version and date. It is not a Git repository."""
     monkeypatch.setattr(release, "ROOT", tmp_path)
-    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2.0"\n')
+    monkeypatch.setattr("rbptrack.__version__", "1.2.0")
     (tmp_path / "CITATION.cff").write_text("version: 1.2.0\ndate-released: 2026-12-01\n")
     (tmp_path / "CHANGELOG.md").write_text("## 1.2.0 (2026-12-01)\n")
     (tmp_path / ".gitignore").write_text("dist/\n")
