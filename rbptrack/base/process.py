@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
+import resource
 import signal
 import sqlite3
 import threading
@@ -49,6 +51,21 @@ def _skip_last_search() -> None:
             with suppress(sqlite3.Error):  # a connection of another thread cannot be closed here
                 candidate.close()
     gc.freeze()
+
+
+def lift_limits() -> None:
+    """Prepare a child process that may abort: it ignores Ctrl-C, prints nothing, and leaves no core file.
+
+    Its limit on address space becomes the hard limit.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    for output in (1, 2):
+        os.dup2(devnull, output)
+    with suppress(OSError, ValueError):
+        hard_limit = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (hard_limit, hard_limit))
 
 
 class Stopped(SystemExit):

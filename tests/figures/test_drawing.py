@@ -29,7 +29,7 @@ for form in charts.FORMATS:
 def drawing_processes() -> list[psutil.Process]:
     """Return the processes that this process has started for drawing and that still run."""
     children = psutil.Process().children()
-    return [process for process in children if "drawing_process" in " ".join(process.cmdline())]
+    return [process for process in children if "loky.backend.popen_loky" in " ".join(process.cmdline())]
 
 
 def test_draw_after_an_impossible_chart_draws_the_next_one() -> None:
