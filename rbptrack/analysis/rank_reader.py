@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -32,74 +33,127 @@ _PAPER_KS = (500, 2500, 10000)  # the larger k of the paper's table 2
 _MAX_CACHE_BYTES = 200_000_000  # the most bytes of counts that are kept for the next analyzer
 
 
-class RankReader:
-    """Reads and counts the ranks of the runs in a table. `Runs` explains the methods.
+class RankReader(ABC):
+    """Reads and counts the ranks of the runs in a table. It is the base class of `Runs`.
 
-    The methods of this class take the ID of a run.
-
-    Args:
-        frame: the table, `Runs.frame`.
-        store: the store that holds the ranks of these runs.
+    Many methods have an argument `run`. It is the name of a measurement (`nano-6k/stdlib`), the beginning of its run
+    ID, or its row.
 
     Attributes:
-        counts_cache: the counts by document that were read, by run ID. All selections from one `Runs` share them.
-        unread_groups: the reason why the groups of a run could not be read at the last attempt, by run ID.
-        unreadable: the reason why a file of a run could not be read, by run ID. All selections from one `Runs` share
-            them.
+        frame: the table. Do not change it.
+        store: the store that holds the ranks.
+        unread_groups: the reason why the groups of a run could not be read, by run ID. Such a run is counted by
+            document.
+        unreadable: the reason why a file of a run could not be read, by run ID. Results without this file are
+            incomplete. All selections from one `Runs` share the reasons.
 
     """
 
     def __init__(self, frame: pd.DataFrame, store: RankStore) -> None:
-        self._frame = frame
-        self._store = store
+        self.frame = frame
+        self.store = store
         self._groups: dict[str, Sequence[str]] = {}
-        self.counts_cache: dict[str, DocumentCounts] = {}
+        self._counts_cache: dict[str, DocumentCounts] = {}  # by run ID. All selections from one `Runs` share them
         self.unread_groups: dict[str, str] = {}
         self.unreadable: dict[str, str] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without counts and groups, which another process reads again."""
-        empty: dict[str, Any] = {"_groups": {}, "counts_cache": {}, "unread_groups": {}, "unreadable": {}}
-        return {"_frame": self._frame, "_store": self._store, **empty}
+        empty: dict[str, Any] = {"_groups": {}, "_counts_cache": {}, "unread_groups": {}, "unreadable": {}}
+        return {"frame": self.frame, "store": self.store, **empty}
 
-    def histogram(self, run_id: str) -> RankHistogram:
+    @abstractmethod
+    def run_id(self, run: str | pd.Series) -> str:
+        """Return the run ID of one measurement. Raises BadInput if no measurement matches, or several do."""
+
+    def histogram(self, run: str | pd.Series) -> RankHistogram:
+        """Return how often each rank occurs in one run. Raises Unreadable if the run's files cannot be read."""
+        run_id = self.run_id(run)
         with self._convert_errors(run_id):
-            return self._store.histogram(run_id)
+            return self.store.histogram(run_id)
 
-    def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
+    def ranks(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> RankTable:
+        """Read the rank table of one run, or only some of its columns. The table is not kept in memory.
+
+        Raises:
+            MissingColumn: a rank table cannot have such a column.
+            Unreadable: the rank table cannot be read.
+
+        """
+        run_id = self.run_id(run)
         _check_columns(columns)
         with self._convert_errors(run_id):
-            return self._store.ranks(run_id, columns)
+            return self.store.ranks(run_id, columns)
 
-    def ranks_of_documents(self, run_id: str, documents: Collection[int]) -> RankTable:
+    def ranks_of_documents(self, run: str | pd.Series, documents: Collection[int]) -> RankTable:
+        """Read the rank table of some documents of one run, by number. Raises Unreadable if it cannot be read."""
+        run_id = self.run_id(run)
         with self._convert_errors(run_id):
-            return self._store.ranks_of_documents(run_id, documents)
+            return self.store.ranks_of_documents(run_id, documents)
 
-    def rank_pieces(self, run_id: str, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
+    def rank_pieces(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
+        """Yield the rank table of one run, or only some of its columns, in pieces of whole documents.
+
+        The pieces are in the order of the texts. Only one piece is in memory at a time.
+
+        Raises:
+            MissingColumn: a rank table cannot have such a column.
+            Unreadable: the table cannot be read. The error may occur after some pieces.
+
+        """
+        run_id = self.run_id(run)
         _check_columns(columns)
         with self._convert_errors(run_id):
-            yield from self._store.rank_pieces(run_id, columns)
+            yield from self.store.rank_pieces(run_id, columns)
 
-    def token_texts(self, run_id: str) -> Mapping[int, str]:
-        """Return the texts of a run's tokens, by token ID."""
+    def saved_token_texts(self, run: str | pd.Series) -> Mapping[int, str]:
+        """Return the texts of one run's tokens, by token ID. Raises Unreadable if the file of texts is damaged."""
+        run_id = self.run_id(run)
         with self._convert_errors(run_id):
-            return self._store.token_texts(run_id)
+            return self.store.token_texts(run_id)
 
-    def documents(self, run_id: str) -> pd.DataFrame:
-        """Return the documents of a run, as `RankStore.documents` describes them."""
+    def documents(self, run: str | pd.Series) -> pd.DataFrame:
+        """Return the documents of one run, as `RankStore.documents` describes them.
+
+        Raises:
+            Unreadable: the table of documents is damaged.
+
+        """
+        run_id = self.run_id(run)
         with self._convert_errors(run_id):
-            return self._store.documents(run_id)
+            return self.store.documents(run_id)
 
-    def unscored(self, run_id: str) -> pd.DataFrame:
-        """Return the tokens of a run that have no rank, as `RankStore.unscored` describes them."""
+    def unscored(self, run: str | pd.Series) -> pd.DataFrame:
+        """Return the tokens of one run that have no rank, as `RankStore.unscored` describes them.
+
+        Raises:
+            Unreadable: the table of these tokens is damaged.
+
+        """
+        run_id = self.run_id(run)
         with self._convert_errors(run_id):
-            return self._store.unscored(run_id)
+            return self.store.unscored(run_id)
 
-    def counts_by_document(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
+    def counts_by_document(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
+        """Count tokens, nats and the hits at each k in each document of one run. A hit is a token with rank <= k.
+
+        Groups of documents are ignored. Raises Unreadable if the rank table cannot be read.
+        """
         ks = whole_ks(ks)
-        return self._count(run_id, ks).select(ks)
+        return self._count(self.run_id(run), ks).select(ks)
 
-    def document_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
+    def document_counts(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
+        """Count tokens, nats and the hits at each k in each document of one run, or in each group if groups are known.
+
+        A hit is a token with rank <= k. The counts are kept in memory for the next analyzer. A run that was imported
+        without ranks has one row with its totals; the document number of this row is `stats.documents.TOTALS`.
+
+        Raises:
+            Unreadable: the rank table cannot be read.
+            WithoutRanks: the run was imported without ranks, and CE or RBP_k at one of the k is unknown.
+
+        """
+        run_id = self.run_id(run)
         ks = whole_ks(ks)
         if run_id in self._without_ranks:
             return self._logged_totals(run_id, ks)
@@ -107,7 +161,15 @@ class RankReader:
         groups = self.groups(run_id)
         return counts.in_groups(groups) if len(groups) else counts
 
-    def groups(self, run_id: str) -> Sequence[str]:
+    def groups(self, run: str | pd.Series) -> Sequence[str]:
+        """Return the group of each document that has scored tokens; empty if no run over the same texts has groups.
+
+        All runs over the same texts get the same groups, so their errors can be paired. If the runs have different
+        groups, or only some have groups, the groups of the run with the fewest groups are used for all. If these groups
+        cannot be read, the result is empty, and `unread_groups` holds the reason. Raises Unreadable if the ranks cannot
+        be read, or if a document has no group.
+        """
+        run_id = self.run_id(run)
         if run_id in self._groups:
             return self._groups[run_id]
         self.unread_groups.pop(run_id, None)
@@ -121,7 +183,7 @@ class RankReader:
 
         If the groups cannot be read, add the reason to `unread_groups`, and return no groups.
         """
-        frame = self._frame
+        frame = self.frame
         if not self._has_groups:
             return ()
         row = frame[frame["run_id"] == run_id].iloc[0]
@@ -134,7 +196,7 @@ class RankReader:
         source_id = str(with_groups["run_id"].iat[0])
         try:
             with self._convert_errors(source_id):
-                group_of_document = self._store.groups(source_id)
+                group_of_document = self.store.groups(source_id)
         except Unreadable as error:
             self.unread_groups[run_id] = f"its groups cannot be read ({error})"
             return ()
@@ -149,7 +211,7 @@ class RankReader:
 
     def _count(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
         """Return the counts by document of a run, at these k and at others."""
-        cached = self.counts_cache.get(run_id)
+        cached = self._counts_cache.get(run_id)
         if cached is not None and set(ks) <= set(cached.ks):
             return cached
         needed = {*ks, *(cached.ks if cached else ())}
@@ -157,8 +219,8 @@ class RankReader:
         for piece in self.rank_pieces(run_id, COUNTED_COLUMNS):
             parts.append(piece.document_counts(_add_likely_ks(needed, self._logged_ks, piece.vocab_size)))
         counts = DocumentCounts.concatenate(parts)
-        if len(self.counts_cache) * counts.hits.nbytes < _MAX_CACHE_BYTES:
-            self.counts_cache[run_id] = counts
+        if len(self._counts_cache) * counts.hits.nbytes < _MAX_CACHE_BYTES:
+            self._counts_cache[run_id] = counts
         return counts
 
     def _logged_totals(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
@@ -166,7 +228,7 @@ class RankReader:
 
         Raises WithoutRanks if CE or RBP_k at one of the k was not logged.
         """
-        row = self._frame[self._frame["run_id"] == run_id].iloc[0]
+        row = self.frame[self.frame["run_id"] == run_id].iloc[0]
         values = row.reindex(["ce", *map(rbp_name, ks)])
         if values.isna().any():
             raise WithoutRanks(f"{row['name']} was imported without ranks")
@@ -176,16 +238,16 @@ class RankReader:
 
     @cached_property
     def _logged_ks(self) -> list[int]:
-        return rbp_ks(self._frame.columns)
+        return rbp_ks(self.frame.columns)
 
     @cached_property
     def _has_groups(self) -> bool:
         """Whether any run has groups of documents."""
-        return bool(self._frame["groups"].notna().any())
+        return bool(self.frame["groups"].notna().any())
 
     @cached_property
     def _without_ranks(self) -> frozenset[str]:
-        return frozenset(self._frame.loc[self._frame["without_ranks"].fillna(False), "run_id"])
+        return frozenset(self.frame.loc[self.frame["without_ranks"].fillna(False), "run_id"])
 
     @contextmanager
     def _convert_errors(self, run_id: str) -> Iterator[None]:
@@ -196,7 +258,7 @@ class RankReader:
             raise
         except MissingArtifact as error:
             if run_id in self._without_ranks:
-                name = self._frame.loc[self._frame["run_id"] == run_id, "name"].iat[0]
+                name = self.frame.loc[self.frame["run_id"] == run_id, "name"].iat[0]
                 raise WithoutRanks(f"{name} was imported without ranks") from error
             text = f"run {run_id}: a file is missing or damaged. Run rbptrack verify"
             raise self._unreadable(text, run_id) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +19,7 @@ from rbptrack.base.expression import rows_that_pass
 from rbptrack.base.formatting import counted, readable_text
 from rbptrack.config.patterns import matches_patterns, natural_key
 from rbptrack.measurement.columns import COLUMN_PARTS, DISTINGUISHING_COLUMNS, DTYPE_BY_COLUMN
-from rbptrack.ranks import HEADLINE_KS, DocumentCounts, RankHistogram, RankTable, is_rbp_column, rbp_name
+from rbptrack.ranks import HEADLINE_KS, is_rbp_column, rbp_name
 
 _MAX_SHOWN = 60  # the most rows that are printed when `Runs` is displayed
 
@@ -53,7 +53,7 @@ NO_FILTERS = Filters()
 """Filters that every measurement passes."""
 
 
-class Runs:
+class Runs(RankReader):
     """A table of finished measurements, which also reads their ranks.
 
     Many methods have an argument `run`. It is the name of a measurement (`nano-6k/stdlib`), the beginning of its run
@@ -80,9 +80,7 @@ class Runs:
         table = table.assign(**converted)
         table.insert(0, "name", _unique_names(table))
         table["size"] = table["size"].astype(_size_type(table))
-        self.frame = table
-        self.store = store
-        self._reader = RankReader(table, store)
+        super().__init__(table, store)
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -165,8 +163,7 @@ class Runs:
         """Return a copy with a table of its own. A change of this table does not affect the original."""
         copied = copy(self)
         copied.frame = self.frame.copy()
-        copied._reader = RankReader(copied.frame, self.store)
-        copied._reader.counts_cache = self._reader.counts_cache
+        copied._counts_cache = self._counts_cache
         return copied
 
     def row(self, word: str) -> pd.Series:
@@ -221,98 +218,6 @@ class Runs:
             return run
         return str(self.row(run)["run_id"])
 
-    def histogram(self, run: str | pd.Series) -> RankHistogram:
-        """Return how often each rank occurs in one run. Raises Unreadable if the run's files cannot be read."""
-        return self._reader.histogram(self.run_id(run))
-
-    def ranks(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> RankTable:
-        """Read the rank table of one run, or only some of its columns. The table is not kept in memory.
-
-        Raises:
-            MissingColumn: a rank table cannot have such a column.
-            Unreadable: the rank table cannot be read.
-
-        """
-        return self._reader.ranks(self.run_id(run), columns)
-
-    def ranks_of_documents(self, run: str | pd.Series, documents: Collection[int]) -> RankTable:
-        """Read the rank table of some documents of one run, by number. Raises Unreadable if it cannot be read."""
-        return self._reader.ranks_of_documents(self.run_id(run), documents)
-
-    def rank_pieces(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
-        """Yield the rank table of one run, or only some of its columns, in pieces of whole documents.
-
-        The pieces are in the order of the texts. Only one piece is in memory at a time.
-
-        Raises:
-            MissingColumn: a rank table cannot have such a column.
-            Unreadable: the table cannot be read. The error may occur after some pieces.
-
-        """
-        return self._reader.rank_pieces(self.run_id(run), columns)
-
-    def counts_by_document(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
-        """Count tokens, nats and the hits at each k in each document of one run. A hit is a token with rank <= k.
-
-        Groups of documents are ignored. Raises Unreadable if the rank table cannot be read.
-        """
-        return self._reader.counts_by_document(self.run_id(run), ks)
-
-    def document_counts(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
-        """Count tokens, nats and the hits at each k in each document of one run, or in each group if groups are known.
-
-        A hit is a token with rank <= k. The counts are kept in memory for the next analyzer. A run that was imported
-        without ranks has one row with its totals; the document number of this row is `stats.documents.TOTALS`.
-
-        Raises:
-            Unreadable: the rank table cannot be read.
-            WithoutRanks: the run was imported without ranks, and CE or RBP_k at one of the k is unknown.
-
-        """
-        return self._reader.document_counts(self.run_id(run), ks)
-
-    def groups(self, run: str | pd.Series) -> Sequence[str]:
-        """Return the group of each document that has scored tokens; empty if no run over the same texts has groups.
-
-        All runs over the same texts get the same groups, so their errors can be paired. If the runs have different
-        groups, or only some have groups, the groups of the run with the fewest groups are used for all. If these groups
-        cannot be read, the result is empty, and `unread_groups` holds the reason. Raises Unreadable if the ranks cannot
-        be read, or if a document has no group.
-        """
-        return self._reader.groups(self.run_id(run))
-
-    @property
-    def unread_groups(self) -> dict[str, str]:
-        """The reason why the groups of a run could not be read, by run ID. Such a run is counted by document."""
-        return self._reader.unread_groups
-
-    @property
-    def unreadable(self) -> dict[str, str]:
-        """The reason why a file of a run could not be read, by run ID. Results without this file are incomplete."""
-        return self._reader.unreadable
-
-    def saved_token_texts(self, run: str | pd.Series) -> Mapping[int, str]:
-        """Return the texts of one run's tokens, by token ID. Raises Unreadable if the file of texts is damaged."""
-        return self._reader.token_texts(self.run_id(run))
-
-    def documents(self, run: str | pd.Series) -> pd.DataFrame:
-        """Return the documents of one run, as `RankStore.documents` describes them.
-
-        Raises:
-            Unreadable: the table of documents is damaged.
-
-        """
-        return self._reader.documents(self.run_id(run))
-
-    def unscored(self, run: str | pd.Series) -> pd.DataFrame:
-        """Return the tokens of one run that have no rank, as `RankStore.unscored` describes them.
-
-        Raises:
-            Unreadable: the table of these tokens is damaged.
-
-        """
-        return self._reader.unscored(self.run_id(run))
-
     def token_texts(self, run: str | pd.Series, ids: Iterable[int]) -> list[str]:
         """Return the texts of tokens of one run in quotes: `" the"`. A token without a known text is shown as `id 262`.
 
@@ -345,8 +250,8 @@ class Runs:
     def _make_selection(self, rows: pd.DataFrame) -> Runs:
         """Return some of the measurements. They share the counts that this object keeps in memory."""
         selected = Runs(rows, self.store)
-        selected._reader.counts_cache = self._reader.counts_cache
-        selected._reader.unreadable = self._reader.unreadable
+        selected._counts_cache = self._counts_cache
+        selected.unreadable = self.unreadable
         return selected
 
     @cached_property
