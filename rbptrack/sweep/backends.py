@@ -8,7 +8,6 @@ run the command again to continue.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shlex
@@ -18,38 +17,29 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
-from rbptrack.base.errors import BadInput, RbptrackError, StoreAway
+from rbptrack.base.errors import BadInput
 from rbptrack.base.escape import file_part
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import counted, short_path
 from rbptrack.config.paths import mlruns_folder
 from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import print_text
-from rbptrack.console.progress import spinner
-from rbptrack.sweep.cells import Cell, read_job, write_job
+from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.cost import GPU_SPEED, Planner
-from rbptrack.sweep.measuring import Failed, Found, Outcome, deliver_finished, failure_file, measure_cell
+from rbptrack.sweep.jobs import OWNER_ONLY, Collector, ReportOutcome, check_cells, write_jobs
+from rbptrack.sweep.measuring import measure_cell
 from rbptrack.tracking import Store
-
-JOB_SECONDS = 300.0
-"""Cells are grouped until a job is expected to take this long. The start of a job then hardly counts."""
-
-ReportOutcome = Callable[[int, Outcome], None]
-"""A function that a backend calls when a cell has ended. It gets the cell's number and its outcome."""
 
 _POLL_SECONDS = 0.05  # how often to ask whether a process has ended
 _COLLECT_SECONDS = 1.0  # how often to look for finished measurements, whose folders may be on a network
-_START_SECONDS = 15.0  # what the start of a process, its imports and its GPU take
 _SLURM_SECONDS = 60.0  # how long to wait for an answer of SLURM
 _MAX_ARRAY_SIZE = 1001  # SLURM's default, if it does not say its own
-_PATIENCE_SECONDS = 60.0  # how long to wait for another command that is delivering a measurement
 _GPU_NAME = re.compile(r"\d+|(GPU|MIG)-.+")  # as in CUDA_VISIBLE_DEVICES
 _SCRIPT_FILE = "job.sh"
-_OWNER_ONLY = 0o600  # the mode of job files and scripts
 _ARRAY_FILE = "array.txt"  # holds the number of the SLURM array and the fingerprints of its cells
 
 # SLURM sends USR1 at the time limit. It cannot be TERM, which scancel sends: a cancelled job would be requeued.
@@ -92,7 +82,7 @@ class Local:
         from rbptrack.sweep.load import Loader
 
         loader = Loader()
-        for number, cell in _check_cells(cells, loader.check, report_outcome).items():
+        for number, cell in check_cells(cells, loader.check, report_outcome).items():
             report_outcome(number, measure_cell(cell, self.store, loader=loader))
 
 
@@ -115,7 +105,7 @@ class Gpus:
         """Run jobs until all have ended. If this process is interrupted, it ends the jobs."""
         gpus = self.names or _all_gpus()
         planner = Planner(GPU_SPEED)
-        jobs, readable_cells = _write_jobs(cells, report_outcome, self.folder, planner, num_parallel=len(gpus))
+        jobs, readable_cells = write_jobs(cells, report_outcome, self.folder, planner, num_parallel=len(gpus))
         if not jobs:
             return
         collector = Collector(readable_cells, self.store, self.folder, report_outcome)
@@ -155,7 +145,7 @@ class Slurm:
         planner = Planner(
             GPU_SPEED if any("gpu" in f"{option}={value}" for option, value in self.options.items()) else None
         )
-        jobs, readable_cells = _write_jobs(cells, report_outcome, self.folder, planner, max_jobs=_max_array_size())
+        jobs, readable_cells = write_jobs(cells, report_outcome, self.folder, planner, max_jobs=_max_array_size())
         if not jobs:
             return
         script = self._write_script(len(jobs))
@@ -177,7 +167,7 @@ class Slurm:
             jobs=shlex.quote(str(self.folder)),
         )
         write_whole(path, script)
-        path.chmod(_OWNER_ONLY)
+        path.chmod(OWNER_ONLY)
         return path
 
 
@@ -199,155 +189,6 @@ def make_backend(settings: Config, store: Store, name: str) -> Backend:
     if launch.kind is Launch.slurm:
         return Slurm(store, folder, launch.options, launch.show)
     raise NotImplementedError(f"launch={launch.kind.value} has no backend")
-
-
-def run_job(path: Path) -> int:
-    """Measure the cells of a job file and leave the finished measurements on disk.
-
-    Returns:
-        The exit code: 1 if a cell failed, else 0.
-
-    Raises:
-        BadInput: the file cannot be read, or is not a job file.
-
-    """
-    from rbptrack.sweep.load import Loader
-
-    loader = Loader()
-    outcomes: list[Outcome] = []
-    for cell in read_job(path):
-        store = Store(cell.config.tracking.uri, cell.config.tracking.experiment)
-        outcome = measure_cell(cell, store, loader=loader, deliver=False)
-        print_text(outcome.line())
-        outcomes.append(outcome)
-    return int(any(isinstance(outcome, Failed) for outcome in outcomes))
-
-
-class Collector:
-    """Delivers the measurements that jobs finish, and reports the outcome of each cell.
-
-    Args:
-        cells: the cells that jobs measure, by their number in the sweep.
-        store: the tracking store.
-        folder: the folder with the output of the jobs.
-        report_outcome: called once for each cell, when it has ended.
-
-    """
-
-    def __init__(self, cells: Mapping[int, Cell], store: Store, folder: Path, report_outcome: ReportOutcome) -> None:
-        self._cells = dict(cells)
-        self._store = store
-        self._folder = folder
-        self._report_outcome = report_outcome
-        # With force=true: earlier runs of these cells, which the jobs did not make. None if the store is away.
-        self._earlier_run_ids: set[str] | None = set()
-        for cell in cells.values():
-            failure_file(cell).unlink(missing_ok=True)  # an earlier job may have left one
-        if any(cell.config.force for cell in cells.values()):
-            run_id_by_number = self._find_run_ids()
-            self._earlier_run_ids = None if run_id_by_number is None else set(run_id_by_number.values())
-
-    def collect(self, patience: float = 0) -> None:
-        """Deliver the measurements that are finished now, and report their outcomes.
-
-        Args:
-            patience: how many seconds to wait for another process that is delivering a measurement.
-
-        """
-        for number, cell in list(self._cells.items()):
-            outcome = deliver_finished(cell, self._store, patience=patience)
-            if outcome is not None:
-                self._end_cell(number, outcome)
-
-    def finish(self) -> None:
-        """Deliver the last measurements after all jobs have ended, and report the outcomes of all remaining cells.
-
-        A cell without a measurement on disk has failed, unless another command has delivered it meanwhile.
-        """
-        self.collect(patience=_PATIENCE_SECONDS)
-        if self._earlier_run_ids is not None:
-            for number, run_id in (self._find_run_ids() or {}).items():
-                if run_id not in self._earlier_run_ids:
-                    self._end_cell(number, Found(self._cells[number].title, run_id))
-        message = (
-            "its job ended without a result. It was killed, or took too much time or memory: see "
-            f"{short_path(self._folder)}/*.log, and run the command again to continue"
-        )
-        for number, cell in list(self._cells.items()):
-            self._end_cell(number, Failed(cell.title, message))
-
-    def _find_run_ids(self) -> dict[int, str] | None:
-        """Return the run ID of each remaining cell that the store has, by number. Return None if the store is away.
-
-        Cells with `deliver=false` are not looked up.
-        """
-        fingerprints = {cell.fingerprint for cell in self._cells.values() if cell.config.deliver}
-        try:
-            run_ids = self._store.find_all(fingerprints)
-        except StoreAway:
-            return None
-        run_id_by_number = {}
-        for number, cell in self._cells.items():
-            if cell.fingerprint in run_ids:
-                run_id_by_number[number] = run_ids[cell.fingerprint]
-        return run_id_by_number
-
-    def _end_cell(self, number: int, outcome: Outcome) -> None:
-        del self._cells[number]
-        self._report_outcome(number, outcome)
-
-
-def group_into_jobs(
-    cells: Sequence[tuple[Cell, float]], *, num_parallel: int = 0, max_jobs: int = 0
-) -> list[list[Cell]]:
-    """Group cells into jobs by their expected time, and sort the jobs by it, the longest first.
-
-    The cells of one model are divided into jobs of about `JOB_SECONDS`. If the number of jobs that run at the same time
-    is known, the jobs are shorter if some would otherwise have nothing to do, and shorter jobs of all models share that
-    number of jobs, because starting a process takes longer than measuring a small model.
-
-    Args:
-        cells: pairs of a cell and its expected seconds; NaN if unknown.
-        num_parallel: the number of jobs that run at the same time; 0 if it is unknown.
-        max_jobs: the largest number of jobs; 0 for any number.
-
-    """
-    timed = [(cell, JOB_SECONDS if math.isnan(seconds) else seconds) for cell, seconds in cells]
-    enough = JOB_SECONDS
-    if num_parallel:
-        enough = min(enough, max(_START_SECONDS, _seconds(timed) / num_parallel))
-    jobs: list[_Job] = []
-    for _, cells_of_model in groupby(sorted(timed, key=_by_model), key=_by_model):
-        jobs.append([])
-        for cell in sorted(cells_of_model, key=lambda pair: -pair[1]):
-            if _seconds(jobs[-1]) >= enough:
-                jobs.append([])
-            jobs[-1].append(cell)
-    short = [job for job in jobs if _seconds(job) < enough]
-    if 0 < num_parallel < len(short):
-        jobs = [job for job in jobs if _seconds(job) >= enough] + _share(short, num_parallel)
-    if 0 < max_jobs < len(jobs):
-        jobs = _share(jobs, max_jobs)
-    return [[cell for cell, _ in job] for job in sorted(jobs, key=_seconds, reverse=True)]
-
-
-_Job = list[tuple[Cell, float]]  # cells with their expected seconds
-
-
-def _seconds(job: _Job) -> float:
-    return sum(seconds for _, seconds in job)
-
-
-def _by_model(pair: tuple[Cell, float]) -> str:
-    return repr((pair[0].config.model, pair[0].config.reference))
-
-
-def _share(jobs: Sequence[_Job], number: int) -> list[_Job]:
-    """Join jobs to a smaller number of jobs that take about equally long."""
-    shared: list[_Job] = [[] for _ in range(number)]
-    for job in sorted(jobs, key=_seconds, reverse=True):
-        min(shared, key=lambda other: (_seconds(other), len(other))).extend(job)
-    return shared
 
 
 def run_on_gpus(commands: Sequence[list[str]], gpus: Sequence[str], folder: Path, collect: Callable[[], None]) -> None:
@@ -435,43 +276,6 @@ def _wait_for_an_end(processes: Collection[subprocess.Popen[Any]]) -> None:
     deadline = time.monotonic() + _COLLECT_SECONDS
     while time.monotonic() < deadline and all(process.poll() is None for process in processes):
         time.sleep(_POLL_SECONDS)
-
-
-def _check_cells(
-    cells: Mapping[int, Cell], check: Callable[[Cell], object], report_outcome: ReportOutcome
-) -> dict[int, Cell]:
-    """Check cells, and report those that do not pass as failed. Returns the cells that pass, by number."""
-    passed = {}
-    with spinner("checking models and tokenizers"):
-        for number, cell in cells.items():
-            try:
-                check(cell)
-            except RbptrackError as error:
-                report_outcome(number, Failed.from_error(cell.title, error))
-            else:
-                passed[number] = cell
-    return passed
-
-
-def _write_jobs(
-    cells: Mapping[int, Cell],
-    report_outcome: ReportOutcome,
-    folder: Path,
-    planner: Planner,
-    *,
-    num_parallel: int = 0,
-    max_jobs: int = 0,
-) -> tuple[list[Path], dict[int, Cell]]:
-    """Write job files for the cells with readable models. Returns the files, and these cells by number."""
-    readable_cells = _check_cells(cells, planner.seconds, report_outcome)
-    timed = [(cell, planner.seconds(cell)) for cell in readable_cells.values()]
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for number, job_cells in enumerate(group_into_jobs(timed, num_parallel=num_parallel, max_jobs=max_jobs)):
-        files.append(folder / f"{number}.json")
-        write_job(files[-1], job_cells)
-        files[-1].chmod(_OWNER_ONLY)
-    return files, readable_cells
 
 
 def _sbatch_option(name: str, value: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,10 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
-
-from rbptrack.base.errors import BadInput
-from rbptrack.base.files import write_whole
 from rbptrack.config.check import MIN_SEQ_LEN
 from rbptrack.config.paths import cells_folder, user_path
 from rbptrack.config.schema import Config, DatasetConfig, ModelConfig
@@ -79,9 +75,6 @@ class Cell:
         parts = (self.weights, self.tokenizer, self.texts, self.reference, self.reference_tokenizer)
         files = [file for part in parts if part is not None for file in part.files]
         return tuple(dict.fromkeys([*files, self.template] if self.template else files))
-
-
-_CELLS = TypeAdapter(list[Cell])
 
 
 class Resolver:
@@ -216,21 +209,6 @@ def _collect_missing(missing: list[MissingRepository]) -> Iterator[None]:
         yield
     except NotCached as error:
         missing += error.missing
-
-
-def write_job(path: Path, cells: Sequence[Cell]) -> None:
-    """Write a job file: the cells that one process measures, as JSON."""
-    write_whole(path, _CELLS.dump_json(list(cells), indent=1))
-
-
-def read_job(path: Path) -> list[Cell]:
-    """Read the cells of a job file. Raises BadInput if the file cannot be read, or is not a job file."""
-    try:
-        return _CELLS.validate_json(path.read_bytes())
-    except OSError as error:
-        raise BadInput(f"{path}: the job file cannot be read: {error.strerror}") from error
-    except ValidationError as error:
-        raise BadInput(f"{path} is not a job file of rbptrack") from error
 
 
 def resolve(config: Config) -> Cell:

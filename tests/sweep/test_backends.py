@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from rbptrack import sweep
 from rbptrack.base.errors import BadInput
-from rbptrack.sweep.backends import Gpus, Slurm, group_into_jobs, run_job, run_on_gpus, submit_and_wait
-from rbptrack.sweep.cells import Cell, read_job, write_job
+from rbptrack.sweep.backends import Gpus, Slurm, run_on_gpus, submit_and_wait
+from rbptrack.sweep.cells import Cell
+from rbptrack.sweep.jobs import group_into_jobs, read_job, run_job, write_job
 from rbptrack.tracking import Outbox, Store
 from tests.sweep.conftest import Configs
 

@@ -12,7 +12,8 @@ from rbptrack.config.compose import compose
 from rbptrack.config.paths import embedded
 from rbptrack.sources.pin import Pinned
 from rbptrack.sweep import Resolver, resolve
-from rbptrack.sweep.cells import Cell, read_job, write_job
+from rbptrack.sweep.cells import Cell
+from rbptrack.sweep.jobs import read_job, write_job
 from tests.sweep.conftest import SMALL, Configs
 from tests.tiny_models import edit_json
 

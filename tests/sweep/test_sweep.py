@@ -15,7 +15,7 @@ from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
 from rbptrack.config.paths import cells_folder, mlruns_folder
 from rbptrack.console.log import log_to_file
-from rbptrack.sweep.backends import read_job
+from rbptrack.sweep.jobs import read_job
 from rbptrack.sweep.measuring import failure_file, measure_cell
 from rbptrack.tracking import Outbox, Store
 from tests.reporting.reading_pages import page_data

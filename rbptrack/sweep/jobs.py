@@ -1,0 +1,234 @@
+"""Group the cells of a sweep into jobs, write and run job files, and deliver what jobs leave on disk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from rbptrack.base.errors import BadInput, RbptrackError, StoreAway
+from rbptrack.base.files import write_whole
+from rbptrack.base.formatting import short_path
+from rbptrack.console.output import print_text
+from rbptrack.console.progress import spinner
+from rbptrack.sweep.cells import Cell
+from rbptrack.sweep.cost import Planner
+from rbptrack.sweep.measuring import Failed, Found, Outcome, deliver_finished, failure_file, measure_cell
+from rbptrack.tracking import Store
+
+JOB_SECONDS = 300.0
+"""Cells are grouped until a job is expected to take this long. The start of a job then hardly counts."""
+
+ReportOutcome = Callable[[int, Outcome], None]
+"""A function that a backend calls when a cell has ended. It gets the cell's number and its outcome."""
+
+OWNER_ONLY = 0o600
+"""The mode of job files and scripts."""
+
+_START_SECONDS = 15.0  # what the start of a process, its imports and its GPU take
+_PATIENCE_SECONDS = 60.0  # how long to wait for another command that is delivering a measurement
+_CELLS = TypeAdapter(list[Cell])
+
+
+def check_cells(
+    cells: Mapping[int, Cell], check: Callable[[Cell], object], report_outcome: ReportOutcome
+) -> dict[int, Cell]:
+    """Check cells, and report those that do not pass as failed. Returns the cells that pass, by number."""
+    passed = {}
+    with spinner("checking models and tokenizers"):
+        for number, cell in cells.items():
+            try:
+                check(cell)
+            except RbptrackError as error:
+                report_outcome(number, Failed.from_error(cell.title, error))
+            else:
+                passed[number] = cell
+    return passed
+
+
+def write_jobs(
+    cells: Mapping[int, Cell],
+    report_outcome: ReportOutcome,
+    folder: Path,
+    planner: Planner,
+    *,
+    num_parallel: int = 0,
+    max_jobs: int = 0,
+) -> tuple[list[Path], dict[int, Cell]]:
+    """Write job files for the cells with readable models. Returns the files, and these cells by number."""
+    readable_cells = check_cells(cells, planner.seconds, report_outcome)
+    timed = [(cell, planner.seconds(cell)) for cell in readable_cells.values()]
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for number, job_cells in enumerate(group_into_jobs(timed, num_parallel=num_parallel, max_jobs=max_jobs)):
+        files.append(folder / f"{number}.json")
+        write_job(files[-1], job_cells)
+        files[-1].chmod(OWNER_ONLY)
+    return files, readable_cells
+
+
+def write_job(path: Path, cells: Sequence[Cell]) -> None:
+    """Write a job file: the cells that one process measures, as JSON."""
+    write_whole(path, _CELLS.dump_json(list(cells), indent=1))
+
+
+def read_job(path: Path) -> list[Cell]:
+    """Read the cells of a job file. Raises BadInput if the file cannot be read, or is not a job file."""
+    try:
+        return _CELLS.validate_json(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{path}: the job file cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise BadInput(f"{path} is not a job file of rbptrack") from error
+
+
+def run_job(path: Path) -> int:
+    """Measure the cells of a job file and leave the finished measurements on disk.
+
+    Returns:
+        The exit code: 1 if a cell failed, else 0.
+
+    Raises:
+        BadInput: the file cannot be read, or is not a job file.
+
+    """
+    from rbptrack.sweep.load import Loader
+
+    loader = Loader()
+    outcomes: list[Outcome] = []
+    for cell in read_job(path):
+        store = Store(cell.config.tracking.uri, cell.config.tracking.experiment)
+        outcome = measure_cell(cell, store, loader=loader, deliver=False)
+        print_text(outcome.line())
+        outcomes.append(outcome)
+    return int(any(isinstance(outcome, Failed) for outcome in outcomes))
+
+
+class Collector:
+    """Delivers the measurements that jobs finish, and reports the outcome of each cell.
+
+    Args:
+        cells: the cells that jobs measure, by their number in the sweep.
+        store: the tracking store.
+        folder: the folder with the output of the jobs.
+        report_outcome: called once for each cell, when it has ended.
+
+    """
+
+    def __init__(self, cells: Mapping[int, Cell], store: Store, folder: Path, report_outcome: ReportOutcome) -> None:
+        self._cells = dict(cells)
+        self._store = store
+        self._folder = folder
+        self._report_outcome = report_outcome
+        # With force=true: earlier runs of these cells, which the jobs did not make. None if the store is away.
+        self._earlier_run_ids: set[str] | None = set()
+        for cell in cells.values():
+            failure_file(cell).unlink(missing_ok=True)  # an earlier job may have left one
+        if any(cell.config.force for cell in cells.values()):
+            run_id_by_number = self._find_run_ids()
+            self._earlier_run_ids = None if run_id_by_number is None else set(run_id_by_number.values())
+
+    def collect(self, patience: float = 0) -> None:
+        """Deliver the measurements that are finished now, and report their outcomes.
+
+        Args:
+            patience: how many seconds to wait for another process that is delivering a measurement.
+
+        """
+        for number, cell in list(self._cells.items()):
+            outcome = deliver_finished(cell, self._store, patience=patience)
+            if outcome is not None:
+                self._end_cell(number, outcome)
+
+    def finish(self) -> None:
+        """Deliver the last measurements after all jobs have ended, and report the outcomes of all remaining cells.
+
+        A cell without a measurement on disk has failed, unless another command has delivered it meanwhile.
+        """
+        self.collect(patience=_PATIENCE_SECONDS)
+        if self._earlier_run_ids is not None:
+            for number, run_id in (self._find_run_ids() or {}).items():
+                if run_id not in self._earlier_run_ids:
+                    self._end_cell(number, Found(self._cells[number].title, run_id))
+        message = (
+            "its job ended without a result. It was killed, or took too much time or memory: see "
+            f"{short_path(self._folder)}/*.log, and run the command again to continue"
+        )
+        for number, cell in list(self._cells.items()):
+            self._end_cell(number, Failed(cell.title, message))
+
+    def _find_run_ids(self) -> dict[int, str] | None:
+        """Return the run ID of each remaining cell that the store has, by number. Return None if the store is away.
+
+        Cells with `deliver=false` are not looked up.
+        """
+        fingerprints = {cell.fingerprint for cell in self._cells.values() if cell.config.deliver}
+        try:
+            run_ids = self._store.find_all(fingerprints)
+        except StoreAway:
+            return None
+        run_id_by_number = {}
+        for number, cell in self._cells.items():
+            if cell.fingerprint in run_ids:
+                run_id_by_number[number] = run_ids[cell.fingerprint]
+        return run_id_by_number
+
+    def _end_cell(self, number: int, outcome: Outcome) -> None:
+        del self._cells[number]
+        self._report_outcome(number, outcome)
+
+
+def group_into_jobs(
+    cells: Sequence[tuple[Cell, float]], *, num_parallel: int = 0, max_jobs: int = 0
+) -> list[list[Cell]]:
+    """Group cells into jobs by their expected time, and sort the jobs by it, the longest first.
+
+    The cells of one model are divided into jobs of about `JOB_SECONDS`. If the number of jobs that run at the same time
+    is known, the jobs are shorter if some would otherwise have nothing to do, and shorter jobs of all models share that
+    number of jobs, because starting a process takes longer than measuring a small model.
+
+    Args:
+        cells: pairs of a cell and its expected seconds; NaN if unknown.
+        num_parallel: the number of jobs that run at the same time; 0 if it is unknown.
+        max_jobs: the largest number of jobs; 0 for any number.
+
+    """
+    timed = [(cell, JOB_SECONDS if math.isnan(seconds) else seconds) for cell, seconds in cells]
+    enough = JOB_SECONDS
+    if num_parallel:
+        enough = min(enough, max(_START_SECONDS, _seconds(timed) / num_parallel))
+    jobs: list[_Job] = []
+    for _, cells_of_model in groupby(sorted(timed, key=_by_model), key=_by_model):
+        jobs.append([])
+        for cell in sorted(cells_of_model, key=lambda pair: -pair[1]):
+            if _seconds(jobs[-1]) >= enough:
+                jobs.append([])
+            jobs[-1].append(cell)
+    short = [job for job in jobs if _seconds(job) < enough]
+    if 0 < num_parallel < len(short):
+        jobs = [job for job in jobs if _seconds(job) >= enough] + _share(short, num_parallel)
+    if 0 < max_jobs < len(jobs):
+        jobs = _share(jobs, max_jobs)
+    return [[cell for cell, _ in job] for job in sorted(jobs, key=_seconds, reverse=True)]
+
+
+_Job = list[tuple[Cell, float]]  # cells with their expected seconds
+
+
+def _seconds(job: _Job) -> float:
+    return sum(seconds for _, seconds in job)
+
+
+def _by_model(pair: tuple[Cell, float]) -> str:
+    return repr((pair[0].config.model, pair[0].config.reference))
+
+
+def _share(jobs: Sequence[_Job], number: int) -> list[_Job]:
+    """Join jobs to a smaller number of jobs that take about equally long."""
+    shared: list[_Job] = [[] for _ in range(number)]
+    for job in sorted(jobs, key=_seconds, reverse=True):
+        min(shared, key=lambda other: (_seconds(other), len(other))).extend(job)
+    return shared
