@@ -7,10 +7,6 @@ An error that two exponents have in common cancels in their difference:
 - Two families on one dataset share the documents. Each document influences both exponents. The error is computed from
   the differences of these influences.
 
-Each exponent is reported with two errors. The first error uses the scatter of models around the exponent's own law. The
-second error uses the scatter around the laws of all families and datasets together. It is more precise, but right only
-if models scatter equally around all of these laws.
-
 Means are random-effects means, which allow the true exponents to differ. The interval of a mean (Hartung and Knapp) is
 for the mean over all datasets or families like these. The prediction interval is for one more dataset or family.
 Welch's test tests whether all exponents are equal.
@@ -34,13 +30,16 @@ from rbptrack.analysis import (
     Report,
     Runs,
     Term,
+    decision_clause,
+    headline_metric,
     join_clauses,
     listed,
+    range_text,
     read_families,
     verdict_clause,
 )
 from rbptrack.figures import intervals
-from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, metric_label, rbp_ks, rbp_name
+from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, metric_label, rbp_name
 from rbptrack.stats import (
     MIN_POOLED,
     Estimate,
@@ -54,7 +53,6 @@ from rbptrack.stats import (
     mean_over_families,
     missing_interval_clause,
     neg_log_rbp,
-    pooled_scatter,
     random_effects,
 )
 
@@ -74,19 +72,17 @@ GLOSSARY: Glossary = {
     ),
     "mean_over_datasets": Term("mean exponent of the family over its datasets", "mean α"),
     "mean_over_families": Term("mean exponent on the dataset over its families", "mean α"),
-    "pooled": Term("exponent, with an interval from the scatter around all laws of the metric", "α, pooled scatter"),
+    "mean_against_rbp_1": Term("mean of against_rbp_1 over the laws", "mean Δα", "+.3g"),
     "versus": "the other dataset or family",
-    "scatter": Term("standard deviation of ln y of models around this law", "own scatter", ".3f"),
-    "pooled_scatter": Term("standard deviation of ln y of models around all laws of the metric", "pooled", ".3f"),
-    "own_low": Term("lower end of the interval that uses only the scatter around this law", "own low"),
-    "own_high": Term("upper end of the interval that uses only the scatter around this law", "own high"),
     "sizes": Term("number of sizes that both laws are fitted to", aside=True),
     "number": Term("number of exponents in the mean"),
     "tau": Term("standard deviation of the true exponents of datasets or families", "τ"),
     "prediction_low": Term("lower end of the 95% interval for one more dataset or family", "next: low"),
     "prediction_high": Term("upper end of the 95% interval for one more dataset or family", "next: high"),
     "homogeneity": Term(
-        "p-value of Welch's test that all exponents are equal; not corrected by Holm's method", "p (all equal)", ".3f"
+        "p-value of the hypothesis that all exponents are equal (Welch's test for random-effects means); not adjusted",
+        "p (all equal)",
+        ".3f",
     ),
 }
 MIN_SIZES = 3
@@ -144,6 +140,7 @@ class Contrasts(Analyzer):
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
         ks = sorted({1, *self.ks})
+        primary = headline_metric(map(rbp_name, self.ks))
         families = []
         reading = read_families(runs, ks)
         for family, counts in reading:
@@ -155,15 +152,15 @@ class Contrasts(Analyzer):
             clause = missing_interval_clause(family_laws.by_metric, family_laws.counts)
             if clause:
                 report.notes.append(f"{family_laws.family}: {clause}.")
-            self._compare_with_rbp_1(report, family_laws)
+            self._compare_with_rbp_1(report, family_laws, headline_metric(map(rbp_name, ks[1:])))
         for name in dict.fromkeys(family_laws.family.name for family_laws in families):
             same_family = [family_laws for family_laws in families if family_laws.family.name == name]
-            self._compare_datasets(report, same_family)
+            self._compare_datasets(report, same_family, primary)
             _average_over_datasets(report, same_family)
         for comparable in _comparable_groups(families):
-            self._compare_families(report, comparable)
+            self._compare_families(report, comparable, primary)
             _average_over_families(report, comparable)
-        _pool_scatter(report, families)
+        report.add_means("against_rbp_1")
         if not report.questions:
             report.notes.append(
                 f"There are no two exponents to compare. An exponent needs a family of at least {MIN_SIZES} sizes."
@@ -173,8 +170,8 @@ class Contrasts(Analyzer):
         report.headline = _headline(report, families, self.margin)
         return report
 
-    def _compare_with_rbp_1(self, report: Report, family_laws: FamilyLaws) -> None:
-        """Add the exponent of each RBP_k minus that of RBP_1."""
+    def _compare_with_rbp_1(self, report: Report, family_laws: FamilyLaws, primary: str) -> None:
+        """Add the exponent of each RBP_k minus that of RBP_1. `primary` is the metric that the headline names."""
         ks = list(family_laws.counts[0].ks)
         if 1 not in ks or len(ks) == 1:
             return
@@ -185,10 +182,10 @@ class Contrasts(Analyzer):
         for k, ratio in zip(counts[0].ks[1:], ratios, strict=True):
             if ratio and law_of_rbp_1:
                 margin = self.margin * abs(law_of_rbp_1.alpha.value)
-                keys = {**family_laws.family.keys, "metric": rbp_name(k)}
+                keys = {**family_laws.family.keys, "metric": rbp_name(k), "primary": rbp_name(k) == primary}
                 report.add("against_rbp_1", ratio.alpha, **keys, null=0.0, margin=margin)
 
-    def _compare_datasets(self, report: Report, datasets: Sequence[FamilyLaws]) -> None:
+    def _compare_datasets(self, report: Report, datasets: Sequence[FamilyLaws], primary: str) -> None:
         """Add the differences of exponents between the datasets of one family."""
         for first, second in combinations(datasets, 2):
             shared = [models for models in first.models if models in second.models]
@@ -200,9 +197,11 @@ class Contrasts(Analyzer):
                     difference = law.over(second_laws[metric]).alpha
                     margin = self.margin * abs(second_laws[metric].alpha.value)
                     keys = {**first.family.keys, "metric": metric, "versus": second.family.dataset}
-                    report.add("datasets", difference, **keys, null=0.0, margin=margin, beside={"sizes": len(shared)})
+                    keys |= {"primary": metric == primary, "beside": {"sizes": len(shared)}}
+                    documents = f"{first.family.dataset} − {second.family.dataset}"
+                    report.add("datasets", difference, **keys, null=0.0, margin=margin, documents=documents)
 
-    def _compare_families(self, report: Report, families: Sequence[FamilyLaws]) -> None:
+    def _compare_families(self, report: Report, families: Sequence[FamilyLaws], primary: str) -> None:
         """Add the differences of exponents between comparable families on one dataset."""
         unpaired = []
         for first, second in combinations(families, 2):
@@ -215,6 +214,7 @@ class Contrasts(Analyzer):
                     difference = difference_of_exponents(law, second_law) if paired else law.alpha - second_law.alpha
                     margin = self.margin * abs(second_law.alpha.value)
                     keys = {**first.family.keys, "metric": metric, "versus": second.family.name}
+                    keys |= {"primary": metric == primary, "models": f"{first.family.name} − {second.family.name}"}
                     report.add("families", difference, **keys, null=0.0, margin=margin)
         if unpaired:
             report.notes.append(
@@ -280,22 +280,6 @@ def _add_mean(report: Report, question: str, mean: Mean | None, **keys: Any) -> 
     report.add(question, mean.mean, beside=beside, **keys)
 
 
-def _pool_scatter(report: Report, families: Sequence[FamilyLaws]) -> None:
-    """Add each exponent with an error from the scatter around all laws of its metric."""
-    for metric in dict.fromkeys(metric for family_laws in families for metric in family_laws.by_metric):
-        fitted = [family_laws for family_laws in families if metric in family_laws.by_metric]
-        if len(fitted) < 2:
-            continue
-        variance, df = pooled_scatter([family_laws.by_metric[metric] for family_laws in fitted])
-        for family_laws in fitted:
-            law = family_laws.by_metric[metric]
-            low, high = law.alpha.interval()
-            beside = {"own_low": low, "own_high": high}
-            beside |= {"scatter": float(np.sqrt(law.scatter)), "pooled_scatter": float(np.sqrt(variance))}
-            alpha = law.alpha_with_scatter(variance, df)
-            report.add("pooled", alpha, **family_laws.family.keys, metric=metric, beside=beside)
-
-
 def _draw(report: Report) -> None:
     title = "difference of exponents"
     for question, compared, panel in (("families", "family", "dataset"), ("datasets", "dataset", "family")):
@@ -309,31 +293,38 @@ def _draw(report: Report) -> None:
 
 
 def _headline(report: Report, families: Sequence[FamilyLaws], margin: float) -> str:
-    """Return how often exponents differ: those of RBP_k and RBP_1, of datasets, and of families."""
+    """Say how the exponents of RBP_k and RBP_1, of datasets and of families differ, for the headline's metric."""
     several_families = len({str(family_laws.family.rows["family"].iloc[0]) for family_laws in families}) > 1
     parts = []
     if "against_rbp_1" in report.questions:
-        rows = report.frame("against_rbp_1")
-        largest = rbp_name(max(rbp_ks(rows["metric"])))
-        label = metric_label(largest)
+        metric = headline_metric(report.frame("against_rbp_1")["metric"])
+        label = metric_label(metric)
         texts = {
             "above": f"{label}'s exponent is above RBP_1's",
             "below": f"{label}'s exponent is below RBP_1's",
             "same": f"{label}'s exponent is within {margin:.0%} of RBP_1's",
+            "undecided": f"whether the exponents of {label} and RBP_1 differ is undecided",
         }
-        none = f"no difference of the exponents of {label} and RBP_1 was found"
-        parts.append(verdict_clause(rows[rows["metric"] == largest], texts, noun="law", none=none))
-    compared = [question for question in ("datasets", "families") if question in report.questions]
-    ce_clauses = []
-    for question in compared:
-        rows = report.frame(question)
+        parts.append(decision_clause(report, "against_rbp_1", metric, texts))
+    for question in ("datasets", "families"):
+        if question not in report.questions:
+            continue
         one_family = question == "families" and not several_families
-        compared_sets = "runs of several kinds" if one_family else question  # such as two precisions of one family
-        none = f"no difference between {compared_sets} was found"
-        texts = {"differs": f"{compared_sets} differ"}
-        ce_clauses.append(verdict_clause(rows[rows["metric"] == CE], texts, noun="pair", none=none))
-    if any(ce_clauses):
-        parts.append(f"CE's exponent: {'; '.join(filter(None, ce_clauses))}")
-    if not any(parts) and ("against_rbp_1" in report.questions or compared):
+        compared = "runs of several kinds" if one_family else question  # such as two precisions of one family
+        rows = report.frame(question)
+        metric = headline_metric(rows["metric"]) or CE
+        label = metric_label(metric)
+        rows = rows[rows["metric"] == metric].rename(columns={question: "Δα"})
+        texts = {
+            "differs": f"the {compared} differ in the exponent of {label}",
+            "same": f"the {compared} have equal exponents of {label} to within {margin:.0%}",
+        }
+        undecided = f"whether the {compared} differ in the exponent of {label} is undecided"
+        if len(rows) == 1:
+            parts.append(decision_clause(report, question, metric, texts | {"undecided": undecided}))
+        elif len(rows):
+            none = f"{undecided}, Δα = {range_text(rows['Δα'], '+.3f')}"
+            parts.append(verdict_clause(rows, texts, noun="pair", none=none, span="Δα"))
+    if report.questions and not any(parts):
         return "No difference of exponents was tested; the report's notes say why."
     return join_clauses(*parts)

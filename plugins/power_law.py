@@ -39,6 +39,9 @@ from rbptrack.analysis import (
     Report,
     Runs,
     Term,
+    deciding_row,
+    decision_clause,
+    headline_metric,
     join_clauses,
     listed,
     range_text,
@@ -62,9 +65,9 @@ from rbptrack.stats import (
     MIN_TESTED_SIZES,
     Estimate,
     Law,
+    Row,
     bend_text,
     ce_and_neg_log_rbp,
-    first_smallest,
     fit,
     forecast,
     half_widths,
@@ -75,6 +78,7 @@ from rbptrack.stats import (
     missing_interval_clause,
     neg_log_rbp_over_ce,
     shares_of_tokens,
+    simultaneous_level,
 )
 
 MIN_R2 = 0.9
@@ -101,6 +105,8 @@ GLOSSARY: Glossary = {
     "alpha_incl": Term("alpha if S includes embeddings and output head", "α (S incl. embeddings)", aside=True),
     "alpha_excl": Term("alpha if S excludes embeddings and output head", "α (S without embeddings)", aside=True),
     "delta": Term("exponent of -ln RBP_k minus that of CE: the exponent of their ratio", "Δα vs. CE", "+.3g"),
+    "mean_alpha": Term("mean of alpha over the laws; no statement about other laws like them", "mean α"),
+    "mean_delta": Term("mean of delta over the laws; no statement about other laws like them", "mean Δα", "+.3g"),
     "held_out": Term(
         "measured / predicted - 1 at the largest size, by the law of all smaller ones", "held-out error", "+.1%"
     ),
@@ -119,6 +125,8 @@ GLOSSARY: Glossary = {
         "the best model have a rank above k",
         "fit",
     ),
+    "band_low": "lower end of the band of alpha, which holds for all k of the law together",
+    "band_high": "upper end of the band of alpha",
     "delta_low": "lower end of delta",
     "delta_high": "upper end of delta",
     "held_out_low": "lower end of the held-out error",
@@ -178,8 +186,11 @@ class PowerLaw(Analyzer):
         report = Report(GLOSSARY)
         all_families, report.notes = self._read(runs)
         with_laws = [family_laws for family_laws in all_families if family_laws.laws]
+        metric = headline_metric(name for name in self._metrics if any(name in each.laws for each in with_laws))
         for family_laws in with_laws:
-            self._add_exponents(report, family_laws)
+            self._add_exponents(report, family_laws, metric)
+        report.add_means("alpha")
+        report.add_means("delta")
         law_rows: list[dict[str, object]] = []
         for family_laws in all_families:
             law_rows += _law_rows(family_laws)
@@ -191,7 +202,9 @@ class PowerLaw(Analyzer):
             title = "held-out error at the largest size"
             held_out = report.frame("held_out").rename(columns={"held_out": title})
             report.figures["held_out"] = intervals(held_out, x=title, y="metric", null=0.0)
-        report.headline = self._headline(report, with_laws) if with_laws else _headline_without_laws(all_families)
+        report.headline = (
+            self._headline(report, with_laws, metric) if with_laws else _headline_without_laws(all_families)
+        )
         return report
 
     @property
@@ -242,13 +255,16 @@ class PowerLaw(Analyzer):
         if clause:
             yield clause
 
-    def _add_exponents(self, report: Report, family_laws: FamilyLaws) -> None:
-        """Add the results of each law: alpha, the difference from CE's alpha, the held-out error and forecasts."""
+    def _add_exponents(self, report: Report, family_laws: FamilyLaws, headline: str) -> None:
+        """Add the results of each law: alpha, the difference from CE's alpha, the held-out error and forecasts.
+
+        `headline` is the metric that the headline names.
+        """
         for metric in self._metrics:
             law = family_laws.laws.get(metric)
             if law is None:
                 continue
-            keys = {**family_laws.family.keys, "metric": metric}
+            keys = {**family_laws.family.keys, "metric": metric, "primary": metric == headline}
             beside = {"A": law.a, "R2": law.r2, "largest_deviation": law.largest_deviation, "sizes": law.sizes}
             if np.isfinite(family_laws.s_other).all():
                 name = "alpha_incl" if self.unit == S_COLUMNS[0] else "alpha_excl"
@@ -280,44 +296,39 @@ class PowerLaw(Analyzer):
             keys = {**family_laws.family.keys, "metric": metric}
             report.add("forecast", value, **keys, ends=(low, high), beside=beside, S=s)
 
-    def _headline(self, report: Report, families: Sequence[FamilyLaws]) -> str:
-        """Say whether RBP_k improves with size at the k nearest to 10, and whether faster than CE.
+    def _headline(self, report: Report, families: Sequence[FamilyLaws], metric: str) -> str:
+        """Say whether RBP_k improves with size, and whether faster than CE.
 
         A caution follows if laws bend or mispredict their largest size.
         """
-        ks = [k for k in self.ks if rbp_name(k) in set(report.results["metric"])]
-        if not ks:
+        if not metric:
             return ""
-        metric = rbp_name(ks[first_smallest([abs(np.log(k / 10)) for k in ks])])
         label = metric_label(metric)
-        alpha = report.frame("alpha").rename(columns={"alpha": "α"})
-        rows = alpha[alpha["metric"] == metric]
-        verdict = verdict_clause(
-            rows,
-            {"above": f"{label} improves with size", "below": f"{label} gets worse with size"},
-            noun="law",
-            none=f"no law of {label} in size was found",
-            span="α",
-        )
-        if not verdict:
-            return f"{label}: α = {range_text(rows['α'])}, without a test; the report's notes say why."
+        alpha = report.frame("alpha")
+        improves = {
+            "above": f"{label} improves with size",
+            "below": f"{label} gets worse with size",
+            "undecided": f"whether {label} improves with size is undecided",
+        }
+        first = decision_clause(report, "alpha", metric, improves)
+        if not first:
+            values = range_text(alpha[alpha["metric"] == metric]["alpha"])
+            return f"{label}: α = {values}, without an interval; the report's notes say why."
         caution = _caution_clause(metric, families)
         worse = [name for name in self._metrics if (alpha[alpha["metric"] == name]["verdict"] == "below").any()]
         if worse and metric not in worse:
             falls = alpha[alpha["metric"] == worse[-1]]
             words = {"below": f"{metric_label(worse[-1])} gets worse with size"}
-            return join_clauses(verdict, verdict_clause(falls, words, noun="law", none=""), caution)
-        if "delta" not in report.questions:
-            return join_clauses(verdict, caution)
-        delta = report.frame("delta")
+            return join_clauses(first, verdict_clause(falls, words, noun="law", none=""), caution)
+        if deciding_row(report, "alpha", metric)["verdict"] != "above":
+            return join_clauses(first, caution)
         against_ce = {
             "above": "faster than cross-entropy",
             "below": "more slowly than cross-entropy",
             "same": f"as fast as cross-entropy to within {self.margin:.0%}",
+            "undecided": "whether faster than cross-entropy is undecided",
         }
-        none = "no difference from cross-entropy was found"
-        compared = verdict_clause(delta[delta["metric"] == metric], against_ce, noun="law", none=none)
-        return join_clauses(verdict, compared if (rows["verdict"] == "above").any() else "", caution)
+        return join_clauses(first, decision_clause(report, "delta", metric, against_ce), caution)
 
 
 def _headline_without_laws(families: Sequence[FamilyLaws]) -> str:
@@ -388,11 +399,13 @@ def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
     """Return a row for each law of a family. The explorer draws these rows."""
     rows = []
     fewest_above_k = _fewest_tokens_above_k(family_laws)
+    level = _level_of_band(family_laws)
     for metric, law in family_laws.laws.items():
         y0, y1 = law.ends
         line = {"S0": law.s[0], "y0": y0, "S1": law.s[-1], "y1": y1}
         numbers = {"A": law.a, "R2": law.r2, "largest_deviation": law.largest_deviation}
         numbers |= _with_ends("alpha", law.alpha) | {"p": law.alpha.p()} | _with_ends("bend", law.bend())
+        numbers["band_low"], numbers["band_high"] = law.alpha.interval(level)
         held_out = law.held_out() if law.sizes >= 4 else Estimate(np.nan, df=np.nan)
         numbers |= {name: np.expm1(value) for name, value in _with_ends("held_out", held_out).items()}
         if ratio := family_laws.ratios.get(metric):
@@ -402,6 +415,13 @@ def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
         doubts = _doubts(numbers, mispredicts=mispredicts, bend=bend_text(law))
         rows.append(family_laws.family.keys | _metric_and_k(metric) | numbers | {"doubt": "; ".join(doubts)} | line)
     return rows
+
+
+def _level_of_band(family_laws: FamilyLaws) -> float:
+    """Return the level of single intervals that makes the intervals of alpha hold for all k together at 95%."""
+    keys = family_laws.family.keys
+    exponents = [law.alpha for metric, law in family_laws.laws.items() if metric != CE and law.alpha.has_interval]
+    return simultaneous_level([Row(alpha, keys["dataset"], keys["family"]) for alpha in exponents])
 
 
 def _with_ends(name: str, estimate: Estimate) -> dict[str, float]:

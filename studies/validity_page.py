@@ -43,7 +43,7 @@ _SCATTER = {
 
 _TOPICS = {
     "the law of one family": ("exponents", "dependent", "edge", "forecasts", "forms", "outlier"),
-    "several families, datasets or seeds": ("families", "datasets", "means", "seeds"),
+    "several families, datasets or seeds": ("together", "families", "datasets", "means", "seeds"),
     "documents with a common source": ("sources",),
 }
 """The experiments of each table of intervals. All other experiments are in the table of `_OTHER_TOPIC`."""

@@ -210,7 +210,8 @@ def analyzers_page() -> str:
         "This page describes the method, the options and the columns of each built-in analyzer. `rbptrack analyze NAME "
         "option=value` runs one analyzer, for example `rbptrack analyze k_law largest=50`. `rbptrack report` runs all "
         "of them. In addition to the columns below, a result has a family, a dataset, a metric, a 95% interval (`low`, "
-        "`high`), a p-value (`p`), this p-value after Holm's correction (`p_holm`), and a verdict.",
+        "`high`), a p-value (`p`), this p-value adjusted for all tests that are made together (`p_adjusted`), and "
+        "a verdict.",
     ]
     for name, plugin in _built_in_plugins(ANALYZERS):
         module = inspect.getmodule(plugin)

@@ -6,7 +6,14 @@ A plugin may import the names in `__all__` of `rbptrack.analysis`, `rbptrack.sta
 
 from rbptrack.analysis.comparable import differing_facts, split_by_facts, without_conflicts, without_repeats
 from rbptrack.analysis.family import BY_DOCUMENT, S_COLUMNS, Family, Reading, comparable_families, read_families
-from rbptrack.analysis.headline import join_clauses, range_text, verdict_clause
+from rbptrack.analysis.headline import (
+    deciding_row,
+    decision_clause,
+    headline_metric,
+    join_clauses,
+    range_text,
+    verdict_clause,
+)
 from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore, Importer, ImportNote
 from rbptrack.analysis.input_files import (
     TABLE_SUFFIXES,
@@ -77,10 +84,13 @@ __all__ = [
     "compare_runs",
     "counted",
     "csv_text",
+    "deciding_row",
+    "decision_clause",
     "differing_facts",
     "file_part",
     "first_line",
     "format_number",
+    "headline_metric",
     "hub_id",
     "join_clauses",
     "join_scores",

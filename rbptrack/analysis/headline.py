@@ -2,11 +2,87 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from math import log
+from typing import Any
 
 import pandas as pd
 
-from rbptrack.base.formatting import counted, format_number
+from rbptrack.analysis.report import MEAN, Report
+from rbptrack.base.formatting import counted, estimate_text, format_number, p_text
+from rbptrack.ranks.names import parse_rbp_name
+from rbptrack.stats.rounding import first_smallest
+
+ALPHA = 0.05  # the level of tests
+
+HEADLINE_K = 10
+"""The k of the metric that headlines name. If it was not measured, the nearest k takes its place."""
+
+
+def headline_metric(metrics: Iterable[str]) -> str:
+    """Return the metric that headlines are about: RBP_10, or the RBP_k whose k is nearest to 10 on a logarithmic axis.
+
+    Its tests are adjusted for the number of laws, and not for the other k. Returns an empty text without RBP_k.
+    """
+    ks = {name: k for name in metrics if (k := parse_rbp_name(name)) is not None}
+    if not ks:
+        return ""
+    return list(ks)[first_smallest([abs(log(k / HEADLINE_K)) for k in ks.values()])]
+
+
+def deciding_row(report: Report, question: str, metric: str) -> dict[Any, Any]:
+    """Return the row that decides what a headline says about one metric of a question whose rows are laws.
+
+    It is the mean of the laws (`Report.add_means`) if there is one, or else the first row with an interval. The value
+    is in the column `estimate`, and the name of the row's question in `question`. The row is empty if no law has an
+    interval.
+    """
+    rows = report.results
+    rows = rows[(rows["metric"] == metric) & rows["low"].notna()]
+    for name in (f"{MEAN}{question}", question):
+        of_question = rows[rows["question"] == name]
+        if len(of_question):
+            return of_question.iloc[0].to_dict()
+    return {}
+
+
+def decision_clause(report: Report, question: str, metric: str, texts: Mapping[str, str]) -> str:
+    """Return a clause that says what was found about one metric, with the numbers that decide it.
+
+    A clause about a mean of several laws also says whether they differ. If some laws are above and others below the
+    null value, the clause counts them instead. It is empty if no law has an interval.
+
+    Args:
+        report: the report, with all its results.
+        question: a question whose rows are laws.
+        metric: the metric.
+        texts: what the clause says for each verdict. `differs` stands for `above` and `below` together.
+
+    """
+    row = deciding_row(report, question, metric)
+    if not row:
+        return ""
+    laws = report.frame(question)
+    laws = laws[(laws["metric"] == metric) & laws["low"].notna()]
+    verdicts = Counter(laws["verdict"])
+    term = report.term(row["question"])
+    if verdicts["above"] and verdicts["below"]:
+        decided = {name: texts[name] for name in ("above", "below") if name in texts}
+        title = report.term(question).title
+        return verdict_clause(laws.rename(columns={question: title}), decided or texts, noun="law", none="", span=title)
+    verdict = row["verdict"]
+    text = texts.get(verdict) or texts.get("differs" if verdict in ("above", "below") else "undecided", verdict)
+    value = estimate_text(row["estimate"], row["low"], row["high"], term.form)
+    clause = f"{text}, {term.title} = {value}, {p_text(row['p_adjusted'])}"
+    if row["question"] == question:
+        return clause
+    p = row["homogeneity"]
+    differ = "they differ" if p < ALPHA else "no difference between them was found"
+    counts = ""
+    if set(verdicts) != {verdict}:
+        counts = f"; alone: {', '.join(f'{count} {name}' for name, count in verdicts.most_common())}"
+    return f"{clause}, on average over {row['number']:.0f} laws ({differ}, {p_text(p)}{counts})"
 
 
 def verdict_clause(rows: pd.DataFrame, texts: Mapping[str, str], *, noun: str, none: str, span: str = "") -> str:

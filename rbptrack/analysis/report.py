@@ -1,7 +1,7 @@
 """The report of an analyzer: results in one tidy table, further tables, figures and notes.
 
-Analyzers add estimates, and the report tests them. It corrects p by Holm's method over all rows of a question.
-The verdict of a row is then one of these:
+Analyzers add estimates, and the report tests them. The p of rows that are tested together are adjusted
+(`stats.together.adjust`). The verdict of a row is then one of these:
 
 - `same`: the whole interval lies within the margin around the null value. A row has this verdict even if its estimate
   differs significantly from the null value.
@@ -28,15 +28,20 @@ from rbptrack.base.formatting import compact, format_number
 from rbptrack.ranks.names import metric_label, parse_rbp_name
 from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.rounding import ROUNDING, TIED
+from rbptrack.stats.together import Row, adjust, average, correlations
 
 LEVEL = 0.95
 """The level of all intervals. The level of tests is 1 - LEVEL."""
 
-COLUMNS = ["question", "family", "dataset", "metric", "estimate", "low", "high", "p", "p_holm", "verdict"]
+COLUMNS = ["question", "family", "dataset", "metric", "estimate", "low", "high"]
+COLUMNS += ["p", "p_adjusted", "tests", "margin", "verdict"]
 """The first columns of `Report.results`. Columns for the arguments `case` and `beside` of `Report.add` follow."""
 
 VERDICTS = ("above", "below", "same", "undecided", "")
 """The verdicts. A row without a p has the empty verdict."""
+
+MEAN = "mean_"
+"""The begin of the name of a question about means over the rows of another question."""
 
 FEW_DECIDING = 4
 """If fewer documents than this decide a number, a note says how many."""
@@ -69,12 +74,17 @@ MEANINGS: Mapping[str, str | Term] = {
     "low": "lower end of the 95% interval",
     "high": "upper end of the 95% interval",
     "p": "two-sided p-value of the null value",
-    "p_holm": "p corrected by Holm's method over all rows of the question",
+    "p_adjusted": "p adjusted for all rows of the question that are tested together, whose number is tests",
+    "tests": "the number of rows that are tested together; rows of the metric that the headline names are one group",
+    "margin": "the verdict is same if the whole interval is within this distance of the null value",
     "verdict": (
-        "same: the interval is within the margin; above or below: the estimate differs from the null value at the "
-        "corrected level; undecided: neither; undecided after Holm: p is below 0.05 before the correction for the "
-        "number of tests, but not after it"
+        "same: the interval is within the margin; above or below: the estimate differs from the null value, and the "
+        "adjusted p is below 0.05; undecided: neither; no interval: not tested, and the notes say why"
     ),
+    "homogeneity": Term(
+        "p of the hypothesis that all laws of the mean have the same value; not adjusted", "p (all equal)", ".3f"
+    ),
+    "number": "the number of laws in the mean",
     "S": "parameters without embeddings and output head",
     "size": "the size as published",
     "model": "the name of the model: family, size, seed and checkpoint",
@@ -97,8 +107,9 @@ class _Answer:
         row: the keys and the numbers of the row.
         case: the names of the keys that are specific to the question.
         beside: the names of the further numbers.
-        has_margin: whether the row has a margin.
-        p: the p-value before Holm's correction; NaN if the row is not tested.
+        joint: the estimate with the names of its documents and models.
+        primary: whether the row is tested with other primary rows only.
+        p: the p-value before it is adjusted; NaN if the row is not tested.
         side: `above` or `below`, the side of the null value on which the estimate lies; empty without a null value.
         is_within_margin: whether the whole interval lies within the margin.
 
@@ -107,7 +118,8 @@ class _Answer:
     row: dict[str, Any]
     case: list[str]
     beside: list[str]
-    has_margin: bool
+    joint: Row
+    primary: bool
     p: float = nan
     side: str = ""
     is_within_margin: bool = False
@@ -121,7 +133,7 @@ class Report:
         glossary: the meaning of every question and column. A `Term` also has a title and a format of numbers.
         tables: further tables by name, such as values on a grid of k. They are not tested.
         figures: Altair charts by name. The page begins with the first figure of the leading analyzer.
-        headline: one plain sentence of at most 30 words; empty if there is nothing to say.
+        headline: one plain sentence of at most 80 words; empty if there is nothing to say.
         notes: sentences that say what was left out and why.
         unreadable: the reason why a file of a run could not be read, by run ID. The core sets it.
 
@@ -151,6 +163,9 @@ class Report:
         ends: tuple[float, float] | None = None,
         beside: Mapping[str, Any] | None = None,
         show: Callable[[float], float] = float,
+        primary: bool = False,
+        documents: str = "",
+        models: str = "",
         **case: Any,
     ) -> None:
         """Add the answer to a question in one case.
@@ -168,6 +183,11 @@ class Report:
                 report shows these ends. The verdict still uses the interval of the estimate.
             beside: further numbers of the row, such as R2.
             show: a monotonic function from the estimate's scale to the scale that is shown, such as `numpy.expm1`.
+            primary: whether the row is about the metric that the headline names. Primary rows of a question are tested
+                together, and so are its other rows.
+            documents: the name of the documents that the estimate was computed from; the dataset by default. Tests of
+                rows that share documents or models are correlated, so their p are raised less.
+            models: the name of the models that the estimate was computed from; the family by default.
             **case: further keys of the row, such as S or N. They become part of the name of the MLflow metric.
 
         """
@@ -183,8 +203,12 @@ class Report:
         if estimate.has_interval and estimate.deciding_documents < FEW_DECIDING * (1 - TIED):
             self._note_few_documents(question, family, dataset, _row_name(metric, case, estimate.deciding_documents))
         beside = dict(beside or {})
-        answer = _Answer(keys | numbers | case | beside, list(case), list(beside), isfinite(margin))
+        row = keys | numbers | {"margin": nan} | case | beside
+        joint = Row(estimate, documents or dataset, models or family)
+        answer = _Answer(row, list(case), list(beside), joint, primary)
         if null is not None:
+            if isfinite(margin):
+                row["margin"] = max(abs(float(show(null + side)) - float(show(null))) for side in (-margin, margin))
             answer = replace(
                 answer,
                 p=estimate.p(null),
@@ -217,10 +241,18 @@ class Report:
     def _compute_results(self) -> pd.DataFrame:
         frame = pd.DataFrame([answer.row for answer in self._answers])
         frame["p"] = [answer.p for answer in self._answers]
-        frame["p_holm"] = frame.groupby("question")["p"].transform(holm)
+        frame["p_adjusted"], frame["tests"] = nan, 0
+        tested_together: dict[tuple[str, bool], list[int]] = {}
+        for i, answer in enumerate(self._answers):
+            if isfinite(answer.p):
+                tested_together.setdefault((answer.row["question"], answer.primary), []).append(i)
+        for tested in tested_together.values():
+            correlation = correlations([self._answers[i].joint for i in tested])
+            frame.loc[tested, "p_adjusted"] = adjust(frame["p"].to_numpy()[tested], correlation)
+            frame.loc[tested, "tests"] = len(tested)
         is_within_margin = [answer.is_within_margin for answer in self._answers]
         sides = [answer.side for answer in self._answers]
-        verdicts = np.select([is_within_margin, frame["p_holm"] < 1 - LEVEL], ["same", sides], "undecided")
+        verdicts = np.select([is_within_margin, frame["p_adjusted"] < 1 - LEVEL], ["same", sides], "undecided")
         frame["verdict"] = np.where(frame["p"].notna(), verdicts, "")
         return frame[[*COLUMNS, *frame.columns.difference(COLUMNS, sort=False)]]
 
@@ -244,7 +276,7 @@ class Report:
         # `results` holds whole numbers as float if other questions lack the column. Here they stay whole numbers.
         rows = pd.DataFrame([answer.row for answer in self._answers_to(question)])
         names = [*COLUMNS[1:], *self.case_columns(question), *self.beside_columns(question)]
-        tests = {name: tested[name] for name in ("p", "p_holm", "verdict")}
+        tests = {name: tested[name] for name in ("p", "p_adjusted", "tests", "verdict")}
         return rows.reindex(columns=names).assign(**tests).rename(columns={"estimate": question})
 
     def case_columns(self, question: str) -> list[str]:
@@ -255,9 +287,38 @@ class Report:
         """Return the names of a question's further numbers (`beside` of `Report.add`)."""
         return list(dict.fromkeys(name for answer in self._answers_to(question) for name in answer.beside))
 
-    def has_margin(self, question: str) -> bool:
-        """Return whether a question has a margin, so that its verdict may be `same`."""
-        return any(answer.has_margin for answer in self._answers_to(question))
+    def add_means(self, question: str) -> None:
+        """Add the means over the rows of a question, one for each metric, as rows of the question `mean_<question>`.
+
+        A mean needs at least two rows with an interval. Rows of the question have the null value 0 and differ only in
+        family and dataset. The glossary must explain `mean_<question>`, `homogeneity` and `number`.
+        """
+        by_metric: dict[str, list[_Answer]] = {}
+        for answer in self._answers_to(question):
+            if answer.joint.estimate.has_interval:
+                by_metric.setdefault(answer.row["metric"], []).append(answer)
+        for metric, answers in by_metric.items():
+            if len(answers) < 2:
+                continue
+            found = average([answer.joint for answer in answers])
+            self.add(
+                f"{MEAN}{question}",
+                found.mean,
+                family="all",
+                dataset="all",
+                metric=metric,
+                null=0.0,
+                margin=float(np.mean([answer.row["margin"] for answer in answers])),
+                beside={"homogeneity": found.homogeneity, "number": found.number},
+                primary=answers[0].primary,
+            )
+
+    def rows(self, question: str, metric: str) -> list[Row]:
+        """Return the estimates of a question about one metric, with the names of their documents and models.
+
+        `rbptrack.stats.average` and `rbptrack.stats.combination` take such rows.
+        """
+        return [answer.joint for answer in self._answers_to(question) if answer.row["metric"] == metric]
 
     def _answers_to(self, question: str) -> list[_Answer]:
         return [answer for answer in self._answers if answer.row["question"] == question]
@@ -279,7 +340,7 @@ class Report:
         frame = self.frame(question)
         filled = [name for name in map(str, frame) if frame[name].notna().any() and (frame[name] != "").any()]
         forms = {name: self.term(name).form or ".3g" for name in filled if frame[name].dtype.kind == "f"}
-        forms |= dict.fromkeys(("low", "high"), self.term(question).form or ".3g")
+        forms |= dict.fromkeys(("low", "high", "margin"), self.term(question).form or ".3g")
         formatters = {self.term(name).title: partial(format_number, form=form) for name, form in forms.items()}
         titled = frame[filled].rename(columns=lambda name: self.term(str(name)).title)
         return str(titled.to_html(index=False, border=0, na_rep="", formatters=formatters))
@@ -326,13 +387,3 @@ def key_text(name: str, value: Any) -> str:
     if value == "ce" or parse_rbp_name(value) is not None:
         return metric_label(value)
     return str(value).replace("_", " ")
-
-
-def holm(p: pd.Series[float]) -> pd.Series[float]:
-    """Return p-values corrected by Holm's method. NaN stay NaN and do not count as tests.
-
-    Source: Holm, Scandinavian Journal of Statistics 6, 1979.
-    """
-    ascending = p.dropna().sort_values(kind="stable")
-    remaining_tests = np.arange(len(ascending), 0, -1)
-    return (ascending * remaining_tests).cummax().clip(upper=1.0).reindex(p.index)

@@ -38,7 +38,7 @@ FORBIDDEN = ("mlflow", "torch", "transformers", "datasets")
 PUBLIC = ("rbptrack.analysis", "rbptrack.stats", "rbptrack.figures", "rbptrack.ranks")
 """The modules of rbptrack from which a plugin may import the names in `__all__`."""
 
-MAX_HEADLINE_WORDS = 30
+MAX_HEADLINE_WORDS = 80
 """The most words of an analyzer's headline."""
 
 _VOCABULARY = 256

@@ -50,6 +50,53 @@ def compact(value: float) -> str:
     return f"{value:.3g}"
 
 
+def number_text(value: float, form: str = "", like: float | None = None) -> str:
+    """Write a number by a format specification. NaN gives an empty text if there is no format.
+
+    Without a format, or with one that ends in `g`, the number has as many decimals as `like` (by default, the number
+    itself) with three significant digits. Very large and very small numbers are written in a short form.
+    """
+    if form and not form.endswith("g"):
+        return format_number(value, form)
+    if math.isnan(value):
+        return ""
+    if math.isinf(value):
+        text = "∞" if value > 0 else "-∞"
+    else:
+        estimate = value if like is None else like
+        magnitude = 0
+        if estimate and math.isfinite(estimate):
+            magnitude = int(f"{estimate:e}".partition("e")[2])  # rounds 0.0999999999 to 0.1, whose magnitude is -1
+        outside = magnitude > 5 or magnitude < -4
+        text = compact(value) if outside else format_number(value, f",.{max(0, 2 - magnitude)}f")
+    return f"+{text}" if form.startswith("+") and value > 0 else text
+
+
+def estimate_text(value: float, low: float = math.nan, high: float = math.nan, form: str = "") -> str:
+    """Write an estimate and its interval, such as `0.231 (0.219 to 0.243)`.
+
+    Args:
+        value: the estimate. If it is NaN, the text is empty.
+        low: the lower end of the interval. If it is NaN, only the estimate is written.
+        high: the upper end of the interval. If it is NaN, only the estimate is written.
+        form: a format specification, such as `+.1%`. If it is empty, the estimate has three significant digits.
+
+    """
+    if math.isnan(value):
+        return ""
+    estimate = number_text(value, form)
+    if math.isnan(low) or math.isnan(high):
+        return estimate
+    return f"{estimate} ({number_text(low, form, value)} to {number_text(high, form, value)})"
+
+
+def p_text(p: float) -> str:
+    """Write a p-value with three decimals, such as `p = 0.009`, or as `p < 0.001`. If p is NaN, the text is empty."""
+    if math.isnan(p):
+        return ""
+    return "p < 0.001" if p < 0.001 else f"p = {format_number(p, '.3f')}"
+
+
 def compact_bytes(value: float) -> str:
     """Format a number of bytes with a decimal unit: `341 MB`. Zero is formatted as `0`."""
     value = float(f"{value:.3g}")

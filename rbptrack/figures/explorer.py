@@ -54,8 +54,9 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
         points: one row for each model, dataset, metric and k, with the columns family, model, dataset, metric, k, S, y,
             low and high. The metric is "rbp" (y = -ln RBP_k, at least one k) or "ce" (y in nats, k = 0). y is positive
             and finite. low and high are the ends of the interval of y, and NaN if it has no interval.
-        laws: one row for each law, with the columns family, dataset, metric, k, alpha, low, high, S0, y0, S1 and y1.
-            low and high are the ends of the interval of alpha. (S0, y0) and (S1, y1) are the ends of the law's line.
+        laws: one row for each law, with the columns family, dataset, metric, k, alpha, low, high, band_low, band_high,
+            S0, y0, S1 and y1. low and high are the ends of the interval of alpha, and band_low and band_high those of a
+            band that holds for all k together. (S0, y0) and (S1, y1) are the ends of the law's line.
 
     """
     controls = _controls(points)
@@ -79,7 +80,7 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     law_layers = _law_layers(rows, axis, is_chosen_row)
     law_layers[0] = law_layers[0].properties(name=_SELECTION_VIEW)
     residual_layers = _residual_layers(rows, axis, is_chosen_row)
-    laws = laws[[*_LAW_KEYS, "alpha", "low", "high"]]
+    laws = laws[[*_LAW_KEYS, "alpha", "low", "high", "band_low", "band_high"]]
     exponent_layers = _exponent_layers(laws, max(ks), k)
 
     columns, width, height, exponents_height = _panel_sizes(len(controls["datasets"]))
@@ -102,7 +103,10 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
         data=inline_data(rows),
     )
     exponents = divide_into_panels(
-        exponent_layers, "exponent α (dashed: cross-entropy)", exponents_height, inline_data(laws)
+        exponent_layers,
+        "exponent α (dashed: cross-entropy; band: 95% for all k together)",
+        exponents_height,
+        inline_data(laws),
     )
     params: list[Any] = [parameter.param for parameter in (chosen, metric, grid, k, axes, axis, selection)]
     params[-1] = alt.TopLevelSelectionParameter(**params[-1].to_dict(), views=[_SELECTION_VIEW])
@@ -230,7 +234,7 @@ def _size_encoding(rows: pd.DataFrame) -> alt.X:
 
 
 def _exponent_layers(laws: pd.DataFrame, largest_k: int, k: alt.Parameter) -> list[Any]:
-    """Return the layers that draw alpha against k, with its intervals as a band.
+    """Return the layers that draw alpha against k, with a band that holds for all k together.
 
     A vertical line marks k, the chosen k. Alpha of cross-entropy is a dashed line.
     """
@@ -253,9 +257,11 @@ def _exponent_layers(laws: pd.DataFrame, largest_k: int, k: alt.Parameter) -> li
     )
     rbp_laws = base.transform_filter(datum.metric == "rbp").encode(x)
     band = (
-        rbp_laws.transform_filter(expr.isValid(datum.low) & (datum.low >= lowest) & (datum.high <= highest))
+        rbp_laws.transform_filter(
+            expr.isValid(datum.band_low) & (datum.band_low >= lowest) & (datum.band_high <= highest)
+        )
         .mark_area(fillOpacity=0.16, clip=True)
-        .encode(alt.Y("low:Q", **vertical), alt.Y2("high"))
+        .encode(alt.Y("band_low:Q", **vertical), alt.Y2("band_high"))
     )
     k_line = (
         rbp_laws.transform_filter(datum.k == k).mark_rule(size=1).encode(alt.ColorValue(FAINT), alt.OpacityValue(1))
@@ -332,18 +338,17 @@ def _vertical_axes(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
 
 
 def _ends_of_exponent_axis(laws: pd.DataFrame) -> list[float]:
-    """Return the ends of the axis of exponents. It holds 0, all exponents and their intervals.
+    """Return the ends of the axis of exponents. It holds 0, all exponents and their band.
 
-    Intervals extend the axis at each end by at most `_MAX_EXTENSION` times the range of 0 and the exponents.
+    The band extends the axis at each end by at most `_MAX_EXTENSION` times the range of 0 and the exponents.
     """
     if laws.empty:
         return [0.0, 1.0]
     low = min(0.0, float(laws["alpha"].min()))
     high = max(0.0, float(laws["alpha"].max()))
     max_extension = _MAX_EXTENSION * (high - low)
-    if laws["low"].notna().any():
-        low = max(low - max_extension, min(low, float(laws["low"].min())))
-    if laws["high"].notna().any():
-        high = min(high + max_extension, max(high, float(laws["high"].max())))
+    if laws["band_low"].notna().any():
+        low = max(low - max_extension, min(low, float(laws["band_low"].min())))
+        high = min(high + max_extension, max(high, float(laws["band_high"].max())))
     margin = (high - low) / 20 or 1.0
     return [low - margin if low < 0 else 0.0, high + margin if high > 0 or low == 0 else 0.0]

@@ -1,10 +1,11 @@
 """Runs analyzers, and shows their reports as HTML pages, terminal tables, figure files and runs in the store."""
 
+from rbptrack.base.formatting import estimate_text
 from rbptrack.reporting.analyses import Analysis, run_analyzers
 from rbptrack.reporting.page import render
 from rbptrack.reporting.reading import MAX_TOKENS, render_reading
 from rbptrack.reporting.save import save_figures, save_reports
-from rbptrack.reporting.tables import ResultsTable, estimate_text, report_metrics, results_tables, table_text
+from rbptrack.reporting.tables import ResultsTable, report_metrics, results_tables, table_text
 from rbptrack.reporting.terminal import print_report, print_summary, print_unreadable
 
 __all__ = [

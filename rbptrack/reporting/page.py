@@ -27,20 +27,18 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 import rbptrack
 from rbptrack.analysis import Report, Runs, Term
 from rbptrack.base.errors import first_line
-from rbptrack.base.formatting import compact, counted, listed, short_hash
+from rbptrack.base.formatting import compact, counted, estimate_text, listed, p_text, short_hash
 from rbptrack.console.output import print_problem
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw, draw
-from rbptrack.ranks import CE, HEADLINE_KS, rbp_name
+from rbptrack.ranks import HEADLINE_KS, rbp_name
 from rbptrack.reporting.analyses import Analysis
 from rbptrack.reporting.tables import (
     KEYS,
     ResultsTable,
-    estimate_text,
-    p_text,
     table_text,
     value_text,
-    verdict_text,
+    verdict_texts,
 )
 from rbptrack.sources.cache import cached_table
 from rbptrack.sources.fingerprint import fingerprint
@@ -187,8 +185,9 @@ class _LawColumn(NamedTuple):
 _LAW_COLUMNS = (
     _LawColumn("alpha", ("low", "high")),
     _LawColumn("p"),
+    _LawColumn("verdict_alpha"),
     _LawColumn("delta", ("delta_low", "delta_high")),
-    _LawColumn("verdict"),
+    _LawColumn("verdict_delta"),
     _LawColumn("R2"),
     _LawColumn("held_out", ("held_out_low", "held_out_high")),
     _LawColumn("bend"),
@@ -196,6 +195,7 @@ _LAW_COLUMNS = (
     _LawColumn("doubt"),
 )
 _LAW_KEYS = ["family", "dataset", "metric", "k"]
+_VERDICTS = {"verdict_alpha": "alpha", "verdict_delta": "delta"}  # the question of each column of verdicts
 _UNTESTED = "not tested at this k"
 
 
@@ -219,7 +219,7 @@ def _laws_by_k(report: Report) -> _Laws | None:
     Returns None if the report has no table of laws.
     """
     laws = report.tables.get("laws", pd.DataFrame())
-    needed_columns = {*_LAW_KEYS, *(column.name for column in _LAW_COLUMNS)} - {"verdict"}
+    needed_columns = {*_LAW_KEYS, *(column.name for column in _LAW_COLUMNS)} - set(_VERDICTS)
     if not needed_columns <= set(laws.columns):
         return None
     texts = _law_texts(report, laws)
@@ -237,15 +237,15 @@ def _laws_by_k(report: Report) -> _Laws | None:
 
 def _law_texts(report: Report, laws: pd.DataFrame) -> dict[tuple[str, str, str], dict[str, str]]:
     """Return the texts of each law by column. The keys are metric and k (`rbp10`, `ce0`), family and dataset."""
-    verdicts = _delta_verdicts(report)
-    tested_metrics = {metric for (_, _, metric), verdict in verdicts.items() if verdict}
+    verdicts = {name: _verdicts_by_case(report, question) for name, question in _VERDICTS.items()}
+    tested_metrics = {metric for _, _, metric in verdicts["verdict_alpha"]}
     terms = [report.term(column.name) for column in _LAW_COLUMNS]
     texts = {}
     for row in laws.to_dict("records"):
         metric = rbp_name(row["k"]) if row["metric"] == "rbp" else row["metric"]
         case = row["family"], row["dataset"], metric
-        untested = _UNTESTED if tested_metrics and row["metric"] != CE and metric not in tested_metrics else ""
-        row["verdict"] = verdicts.get(case, untested)
+        untested = _UNTESTED if tested_metrics and metric not in tested_metrics else ""
+        row |= {name: by_case.get(case, untested) for name, by_case in verdicts.items()}
         key = (f"{row['metric']}{row['k']}", row["family"], row["dataset"])
         texts[key] = {
             column.name: _law_text(row, column, term) for column, term in zip(_LAW_COLUMNS, terms, strict=True)
@@ -253,14 +253,13 @@ def _law_texts(report: Report, laws: pd.DataFrame) -> dict[tuple[str, str, str],
     return texts
 
 
-def _delta_verdicts(report: Report) -> dict[tuple[str, str, str], str]:
-    """Return the verdict on Δα by family, dataset and metric."""
-    verdicts = {}
-    if "delta" in report.questions:
-        for row in report.frame("delta").to_dict("records"):
-            case = row["family"], row["dataset"], row["metric"]
-            verdicts[case] = verdict_text(row["verdict"], row["p"])
-    return verdicts
+def _verdicts_by_case(report: Report, question: str) -> dict[tuple[str, str, str], str]:
+    """Return the verdicts on a question with their p, by family, dataset and metric."""
+    if question not in report.questions or report.frame(question)["p"].isna().all():
+        return {}
+    frame = report.frame(question)
+    cases = zip(frame["family"], frame["dataset"], frame["metric"], strict=True)
+    return dict(zip(cases, verdict_texts(report, question), strict=True))
 
 
 def _law_text(row: Mapping[Any, Any], column: _LawColumn, term: Term) -> str:
@@ -270,7 +269,7 @@ def _law_text(row: Mapping[Any, Any], column: _LawColumn, term: Term) -> str:
         low, high = (row[end] for end in column.ends)
         return estimate_text(value, low, high, term.form)
     if column.name == "p":
-        return p_text(value)
+        return p_text(value).removeprefix("p ").removeprefix("= ")
     return value_text(value, term)
 
 
@@ -279,7 +278,10 @@ def _law_column(report: Report, name: str) -> Column:
         title = "p (α = 0)".replace(" ", "\N{NO-BREAK SPACE}")
         meaning = "p-value of the hypothesis that size has no effect (α = 0), for this k alone and not corrected"
         return Column(title, meaning, "number spare")
-    kinds = {"family": "key", "dataset": "key", "verdict": "word", "doubt": "doubt"}
+    if name in _VERDICTS:
+        title = f"verdict ({report.term(_VERDICTS[name]).title})"
+        return Column(title, f"{report.term('verdict').meaning}; p is adjusted", "word")
+    kinds = {"family": "key", "dataset": "key", "doubt": "doubt"}
     kinds |= dict.fromkeys(("R2", "bend", "tokens_above_k"), "number spare")
     term = report.term(name)
     return Column(term.title, term.meaning, kinds.get(name, "number"))
@@ -319,7 +321,7 @@ def _glossaries(report: Report, tables: Sequence[ResultsTable]) -> list[list[tup
 
     Two tables may have different columns with one title. Each meaning then stands below its own table.
     """
-    explained = {*KEYS, "p_holm"}
+    explained = {*KEYS}
     glossaries = []
     for table in tables:
         entries = []

@@ -11,10 +11,10 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 
 from rbptrack.analysis import Report, Term
-from rbptrack.analysis.report import LEVEL, key_text
+from rbptrack.analysis.report import MEAN, key_text
 from rbptrack.base import markup
 from rbptrack.base.escape import metric_part
-from rbptrack.base.formatting import compact, format_number
+from rbptrack.base.formatting import estimate_text, number_text, p_text
 from rbptrack.ranks.names import CE, parse_rbp_name
 
 KEYS = ["family", "dataset", "metric"]
@@ -57,22 +57,23 @@ def results_tables(report: Report) -> list[ResultsTable]:
     """Format the results of a report as tables of texts.
 
     Questions with equal key columns share a table, in the order of the glossary. A table begins with the key columns.
-    Then each question has its estimate with the interval, the verdict, the corrected p, and the further numbers
-    (`beside`). If some questions of a table have a margin, only these questions show verdict and p.
+    Then each question has its estimate with the interval, the verdict with the adjusted p, and the further numbers
+    (`beside`).
     """
-    frames_by_keys: dict[tuple[str, ...], dict[str, pd.DataFrame]] = {}
+    frames_by_table: dict[tuple[bool, tuple[str, ...]], dict[str, pd.DataFrame]] = {}
     order = list(report.glossary)
     for question in sorted(report.questions, key=lambda name: order.index(name) if name in order else len(order)):
         frame = report.frame(question)
         keys = [key for key in KEYS if key != "metric" or (frame["metric"] != "").any()]
-        frames_by_keys.setdefault((*keys, *report.case_columns(question)), {})[question] = frame
-    return [_join_questions(report, frames, keys) for keys, frames in frames_by_keys.items()]
+        # Means over the rows of another question have a table of their own.
+        table = question.startswith(MEAN), (*keys, *report.case_columns(question))
+        frames_by_table.setdefault(table, {})[question] = frame
+    return [_join_questions(report, frames, keys) for (_, keys), frames in frames_by_table.items()]
 
 
 def _join_questions(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str]) -> ResultsTable:
     """Make one table of the questions with the key columns `keys`. `frames` has the rows of each question."""
-    tested = [question for question, frame in frames.items() if frame["p"].notna().any()]
-    judged = [question for question in tested if report.has_margin(question)] or tested
+    judged = [question for question, frame in frames.items() if frame["p"].notna().any()]
     titles = _titles(report, list(frames))
     key_titles = [report.term(key).title for key in keys]
     names = dict(zip(key_titles, keys, strict=True))
@@ -84,7 +85,7 @@ def _join_questions(report: Report, frames: dict[str, pd.DataFrame], keys: Seque
         columns = [_estimate_column(report, question, titles[question], frame)]
         if question in judged:
             suffix = f" ({titles[question]})" if len(judged) > 1 else ""
-            columns += _verdict_columns(suffix, frame)
+            columns.append(_Column(f"verdict{suffix}", "verdict", verdict_texts(report, question)))
         columns += _beside_columns(report, question, frame)
         for column in columns:
             title = column.title
@@ -150,23 +151,21 @@ def _estimate_column(report: Report, question: str, title: str, frame: pd.DataFr
     return _Column(title, question, [estimate_text(*interval, form) for interval in intervals])
 
 
-def _verdict_columns(suffix: str, frame: pd.DataFrame) -> list[_Column]:
-    """Return the columns with a question's verdict and corrected p.
+def verdict_texts(report: Report, question: str) -> list[str]:
+    """Return what was decided in each row of a question, such as `above, p = 0.009` or `same within 0.01, p = 0.3`.
 
-    `suffix` is the end of the titles. It names the question if the table also has verdicts of other questions.
+    p is the adjusted p. A row without an interval has the text `no interval`.
     """
-    return [
-        _Column(f"verdict{suffix}", "verdict", list(map(verdict_text, frame["verdict"], frame["p"]))),
-        _Column(f"p{suffix}", "p_holm", [p_text(p) for p in frame["p_holm"]]),
-    ]
-
-
-def verdict_text(verdict: str, p: float) -> str:
-    """Return a verdict as text. If only Holm's correction makes it undecided, the text is `undecided after Holm`.
-
-    `p` is the p-value before the correction.
-    """
-    return "undecided after Holm" if verdict == "undecided" and p < 1 - LEVEL else verdict
+    texts = []
+    for row in report.frame(question).to_dict("records"):
+        verdict = str(row["verdict"])
+        if verdict == "same":
+            verdict = f"same within {estimate_text(row['margin'], form=report.term(question).form.lstrip('+'))}"
+        if verdict:
+            texts.append(f"{verdict}, {p_text(row['p_adjusted'])}")
+        else:
+            texts.append("no interval" if math.isnan(row["low"]) else "")
+    return texts
 
 
 def _beside_columns(report: Report, question: str, frame: pd.DataFrame) -> list[_Column]:
@@ -178,24 +177,6 @@ def _beside_columns(report: Report, question: str, frame: pd.DataFrame) -> list[
     return columns
 
 
-def estimate_text(value: float, low: float = math.nan, high: float = math.nan, form: str = "") -> str:
-    """Write an estimate and its interval, such as `0.231 (0.219 to 0.243)`.
-
-    Args:
-        value: the estimate. If it is NaN, the text is empty.
-        low: the lower end of the interval. If it is NaN, only the estimate is written.
-        high: the upper end of the interval. If it is NaN, only the estimate is written.
-        form: a format specification, such as `+.1%`. If it is empty, the estimate has three significant digits.
-
-    """
-    if _is_missing(value):
-        return ""
-    estimate = _format_number(value, value, form)
-    if math.isnan(low) or math.isnan(high):
-        return estimate
-    return f"{estimate} ({_format_number(low, value, form)} to {_format_number(high, value, form)})"
-
-
 def value_text(value: Any, term: Term) -> str:
     """Write a value of a column. If the term has no format, numbers have three significant digits."""
     if _is_missing(value):
@@ -205,17 +186,8 @@ def value_text(value: Any, term: Term) -> str:
     if isinstance(value, int) and not term.form:
         return f"{value:,}"
     if isinstance(value, int | float):
-        return _format_number(value, value, term.form)
+        return number_text(value, term.form)
     return str(value)
-
-
-def p_text(p: float) -> str:
-    """Write a p-value with three decimals. A p below 0.001 is written `<0.001`. If p is NaN, the text is empty."""
-    if math.isnan(p):
-        return ""
-    if p < 0.001:
-        return "<0.001"
-    return f"{p:.3f}"
 
 
 def table_text(frame: pd.DataFrame, style: Literal["csv", "markdown", "latex"]) -> str:
@@ -250,31 +222,6 @@ def report_metrics(report: Report) -> dict[str, float]:
             interval = {name: row[question], f"{name}/low": row["low"], f"{name}/high": row["high"]}
             values |= {key: float(value) for key, value in interval.items() if math.isfinite(value)}
     return values
-
-
-def _format_number(value: float, estimate: float, form: str) -> str:
-    """Format an estimate or an end of its interval.
-
-    Without a form, the number has as many decimals as the estimate with three significant digits.
-    """
-    if form and not form.endswith("g"):
-        return format_number(value, form)
-    text = _format_digits(value, estimate)
-    return f"+{text}" if form.startswith("+") and value > 0 else text
-
-
-def _format_digits(value: float, estimate: float) -> str:
-    """Format a number with the decimals of `estimate` in three significant digits. NaN gives an empty text."""
-    if math.isnan(value):
-        return ""
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    magnitude = 0
-    if estimate and math.isfinite(estimate):
-        magnitude = int(f"{estimate:e}".partition("e")[2])  # rounds 0.0999999999 to 0.1, whose magnitude is -1
-    if magnitude > 5 or magnitude < -4:
-        return compact(value)
-    return format_number(value, f",.{max(0, 2 - magnitude)}f")
 
 
 def _is_missing(value: Any) -> bool:

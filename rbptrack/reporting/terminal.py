@@ -38,14 +38,14 @@ def print_report(analysis: Analysis) -> None:
 def print_summary(analyses: Sequence[Analysis]) -> None:
     """Print a summary of analyses.
 
-    The summary has the headline and the first table of the leading report, the reason of each failure, and the names of
-    the analyzers without results.
+    The summary has the headline and the first two tables of the leading report, the reason of each failure, and the
+    names of the analyzers without results.
     """
     lead = next((analysis for analysis in analyses if analysis.leads and analysis.report is not None), None)
     if lead is not None and lead.report is not None and (lead.report.headline or lead.has_results):
         if lead.sentence:
             print_text(lead.sentence)
-        for table in lead.results_tables[:1]:
+        for table in lead.results_tables[:2]:
             _print_table(table)
         print_text("")
     for analysis in analyses:
@@ -85,8 +85,7 @@ def columns_by_importance(table: ResultsTable) -> tuple[pd.DataFrame, list[str]]
     """Drop the asides of a table, and order its columns by importance.
 
     A narrow terminal shows only the most important columns. The keys are the most important ones. Then come the
-    estimates and verdicts, and the p-values. Numbers that a report adds beside its estimates are the least important
-    ones.
+    estimates and verdicts. Numbers that a report adds beside its estimates are the least important ones.
 
     Returns:
         The table without asides, and the titles of its columns, the most important first. None if the table has no
@@ -103,7 +102,7 @@ def columns_by_importance(table: ResultsTable) -> tuple[pd.DataFrame, list[str]]
         titles.remove("family")
     case_names = [name for question in questions for name in report.case_columns(question)]
     by_importance = []
-    for names in ([*KEYS, *case_names], [*questions, "verdict"], ["p_holm"]):
+    for names in ([*KEYS, *case_names], [*questions, "verdict"]):
         by_importance += [title for title in titles if table.names[title] in names]
     by_importance += [title for title in titles if title not in by_importance]
     return table.frame[titles], by_importance

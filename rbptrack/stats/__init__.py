@@ -11,12 +11,10 @@ from rbptrack.stats.contrasts import (
     difference_of_exponents,
     mean_over_datasets,
     mean_over_families,
-    pooled_scatter,
     random_effects,
 )
 from rbptrack.stats.documents import (
     MIN_UNITS,
-    DocumentInfluences,
     Sums,
     ce_and_neg_log_rbp,
     ce_and_rbp,
@@ -31,7 +29,7 @@ from rbptrack.stats.documents import (
     rbp,
     shares_of_tokens,
 )
-from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.estimate import DocumentInfluences, Estimate
 from rbptrack.stats.forecasts import MIN_TESTED_SIZES, Floor, Forecast, bend_text, fit_floor, forecast
 from rbptrack.stats.forms import (
     FormFit,
@@ -56,12 +54,14 @@ from rbptrack.stats.laws import (
     why_no_law_in_k,
 )
 from rbptrack.stats.rounding import all_equal, first_largest, first_smallest, significant
+from rbptrack.stats.together import Average, Row, adjust, average, combination, correlations, simultaneous_level
 
 __all__ = [
     "MIN_MISSES",
     "MIN_POOLED",
     "MIN_TESTED_SIZES",
     "MIN_UNITS",
+    "Average",
     "DocumentInfluences",
     "Estimate",
     "Floor",
@@ -71,12 +71,17 @@ __all__ = [
     "Mean",
     "OtherTokens",
     "Parameter",
+    "Row",
     "Sums",
+    "adjust",
     "all_equal",
+    "average",
     "bend_text",
     "ce_and_neg_log_rbp",
     "ce_and_rbp",
     "check_form",
+    "combination",
+    "correlations",
     "cross_entropy",
     "difference_of_exponents",
     "estimate",
@@ -101,12 +106,12 @@ __all__ = [
     "neg_log_rbp",
     "neg_log_rbp_over_ce",
     "only_totals",
-    "pooled_scatter",
     "power_law_aicc",
     "random_effects",
     "rbp",
     "shares_of_tokens",
     "significant",
+    "simultaneous_level",
     "why_no_interval",
     "why_no_interval_in_k",
     "why_no_law_in_k",

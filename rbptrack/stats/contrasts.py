@@ -50,17 +50,8 @@ def difference_of_exponents(first: Law, second: Law) -> Estimate:
         sampling=paired.sampling,
         sampling_df=paired.sampling_df,
         deciding_documents=paired.deciding_documents,
+        documents=paired.documents,
     )
-
-
-def pooled_scatter(laws: Sequence[Law]) -> tuple[float, float]:
-    """Return the variance of the models around the laws, pooled over several laws, and its degrees of freedom.
-
-    The noise of documents is subtracted, as in `Law.scatter`. The variance is NaN if no law has more than 2 sizes.
-    """
-    df = float(sum(law.sizes - 2 for law in laws))
-    squares = sum(float(law.residuals @ law.residuals) for law in laws)
-    return float(variance_of_models(np.array(squares), np.array(sum(law.noise for law in laws)), df)), df
 
 
 @dataclass(frozen=True)

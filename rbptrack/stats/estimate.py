@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import exp, inf, isfinite, log, nan, sqrt
 
+import numpy as np
 import scipy  # `scipy.special` is loaded at first use. Importing it here would delay every command by 0.4 s.
 
+from rbptrack.ranks import FloatArray
 from rbptrack.stats.rounding import ROUNDING
 
 MIN_P = 1e-100  # the smallest probability of a tail: quantiles of t overflow at smaller ones
+
+
+@dataclass(frozen=True)
+class DocumentInfluences:
+    """The influences of documents on one or several values, and the lengths of the documents.
+
+    Attributes:
+        u: the influences, (documents,) or (documents, values).
+        shares: the share of the tokens that each document holds, (documents,).
+
+    """
+
+    u: FloatArray
+    shares: FloatArray
 
 
 @dataclass(frozen=True)
@@ -27,6 +43,11 @@ class Estimate:
         sampling_df: degrees of freedom of `sampling`.
         deciding_documents: the effective number of documents that decide the number, which the function
             `documents.deciding_documents` computes; infinite if the number has no variance over documents.
+        documents: the influences of documents on the number, (documents,); None if they are unknown.
+        residuals: the residuals of the models that `scatter` was estimated from, (models,); None if they are unknown.
+
+    From `documents` and `residuals`, `stats.together` estimates the correlation of two numbers. Only their direction
+    matters: their scale follows from `sampling` and `scatter`.
 
     """
 
@@ -36,6 +57,8 @@ class Estimate:
     df: float = inf
     sampling_df: float = inf
     deciding_documents: float = inf
+    documents: DocumentInfluences | None = field(default=None, compare=False, repr=False)
+    residuals: FloatArray | None = field(default=None, compare=False, repr=False)
 
     @property
     def has_interval(self) -> bool:
@@ -93,7 +116,8 @@ class Estimate:
     def __sub__(self, other: Estimate) -> Estimate:
         """Return the difference of two independent estimates.
 
-        The variances are added. The degrees of freedom are computed by the rule of Welch and Satterthwaite.
+        The variances are added. The degrees of freedom are computed by the rule of Welch and Satterthwaite. The
+        influences and residuals of the difference are those of both estimates, one after the other.
         """
         value = self.value - other.value
         if abs(value) <= ROUNDING * (abs(self.value) + abs(other.value)):
@@ -105,7 +129,19 @@ class Estimate:
         _, deciding_documents = sum_of_variances(
             (self.sampling, self.deciding_documents), (other.sampling, other.deciding_documents)
         )
-        return Estimate(value, sampling, scatter, df, sampling_df, deciding_documents)
+        documents = None
+        if self.documents is not None and other.documents is not None:
+            u = np.concatenate([self.documents.u, -other.documents.u])
+            shares = np.concatenate([self.documents.shares, other.documents.shares])
+            documents = DocumentInfluences(u, shares)
+        residuals = None
+        if self.residuals is not None and other.residuals is not None:
+            scaled = [
+                unit(residuals) * sqrt(scatter)
+                for residuals, scatter in ((self.residuals, self.scatter), (other.residuals, other.scatter))
+            ]
+            residuals = np.concatenate(scaled)
+        return Estimate(value, sampling, scatter, df, sampling_df, deciding_documents, documents, residuals)
 
     @property
     def _variances(self) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -125,6 +161,12 @@ class Estimate:
 def _tail(df: float, t: float) -> float:
     """Return the probability that Student's variable with `df` degrees of freedom exceeds t > 0."""
     return float(scipy.special.ndtr(-t) if df == inf else scipy.special.stdtr(df, -t))
+
+
+def unit(vector: FloatArray) -> FloatArray:
+    """Return a vector divided by its length. A vector of zeros stays as it is."""
+    length = float(np.linalg.norm(vector))
+    return vector / length if length > 0 else vector
 
 
 def sum_of_variances(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:

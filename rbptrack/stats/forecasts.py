@@ -22,11 +22,11 @@ from math import inf, log
 import numpy as np
 import scipy
 
-from rbptrack.base.formatting import format_number
+from rbptrack.base.formatting import p_text
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.laws import Law
-from rbptrack.stats.lines import Lines
+from rbptrack.stats.lines import Lines, variance_of_models
 from rbptrack.stats.rounding import ROUNDING
 
 MIN_TESTED_SIZES = 4
@@ -93,8 +93,7 @@ def bend_text(law: Law, *, level: float = 0.95) -> str:
     if law.sizes < MIN_TESTED_SIZES or not bend.p() < 1 - level:
         return ""
     p = bend.p()
-    p_text = "p < 0.001" if p < 0.001 else f"p = {format_number(p, '.3f')}"
-    return f"bends {'upward' if bend.value > 0 else 'downward'} ({p_text})"
+    return f"bends {'upward' if bend.value > 0 else 'downward'} ({p_text(p)})"
 
 
 class _LinearFit:
@@ -115,11 +114,11 @@ class _LinearFit:
         self._lines = Lines(law.s, law.y[None], sigma, documents)
         self._weights = np.linalg.pinv(design)
         self.coefficients = self._weights @ target
-        residuals = self._lines.drop_rounding_errors((target - design @ self.coefficients)[None])[0]
-        self.squares = float(residuals @ residuals)
+        self._residuals = self._lines.drop_rounding_errors((target - design @ self.coefficients)[None])
+        self.squares = float((self._residuals**2).sum())
         self._df = len(target) - design.shape[1]
         noise = float(np.trace((np.eye(len(target)) - design @ self._weights) @ law.sigma))
-        self.scatter = max(self.squares - noise, 0.0) / self._df
+        self.scatter = float(variance_of_models(np.array(self.squares), np.array(noise), self._df))
 
     def estimate(self, combination: FloatArray, models: float = 0.0, scatter: float | None = None) -> Estimate:
         """Return a linear combination of the coefficients, with its error.
@@ -132,7 +131,7 @@ class _LinearFit:
         """
         weights = combination @ self._weights
         variance = (self.scatter if scatter is None else scatter) * (weights @ weights + models)
-        [error] = self._lines.estimates(weights, np.array([variance]), self._df)
+        [error] = self._lines.estimates(weights, np.array([variance]), self._df, self._residuals)
         return replace(error, value=float(combination @ self.coefficients))
 
 

@@ -17,7 +17,6 @@ from rbptrack.base.formatting import counted, listed
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, metric_label, rbp_name
 from rbptrack.stats.documents import (
     MIN_UNITS,
-    DocumentInfluences,
     Statistic,
     SumsLike,
     ce_and_neg_log_rbp,
@@ -27,7 +26,7 @@ from rbptrack.stats.documents import (
     only_totals,
     shares_of_tokens,
 )
-from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.estimate import DocumentInfluences, Estimate
 from rbptrack.stats.lines import Lines, lines_through
 
 
@@ -94,7 +93,7 @@ class Law:
         """Return the exponent alpha with an error that uses another variance of the models.
 
         Args:
-            scatter: the variance of ln y around the law, for example pooled over several laws.
+            scatter: the variance of the models around the law, from another estimate.
             df: the degrees of freedom of `scatter`.
 
         """

@@ -14,7 +14,7 @@ t(d)^2 w' Sigma w + t(m-2)^2 s^2 w'w:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import nan
 
@@ -23,13 +23,12 @@ import numpy as np
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.documents import (
     MIN_UNITS,
-    DocumentInfluences,
     combined_influences,
     covariance,
     deciding_documents,
     degrees_of_freedom,
 )
-from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.estimate import DocumentInfluences, Estimate
 from rbptrack.stats.rounding import ROUNDING
 
 
@@ -129,7 +128,7 @@ class Lines:
         """
         smaller = Lines(self.s[:-1], self.y[:, :-1], self.sigma[:, :-1, :-1])
         weights = np.append(-smaller.weights_at(self.s[-1]), 1.0)
-        return self.estimates(weights, smaller.scatter * (weights @ weights), df=smaller.sizes - 2)
+        return self.estimates(weights, smaller.scatter * (weights @ weights), smaller.sizes - 2, smaller.residuals)
 
     @cached_property
     def bend(self) -> list[Estimate]:
@@ -144,7 +143,7 @@ class Lines:
         noise = self.noise - self._noise(np.outer(weights, curved))
         df = self.sizes - 3
         variance = variance_of_models((residuals**2).sum(axis=1), noise, df)
-        return self.estimates(weights, variance * (weights @ weights), df)
+        return self.estimates(weights, variance * (weights @ weights), df, residuals)
 
     def _noise(self, maker: FloatArray) -> FloatArray:
         """Return tr(M Sigma) of each quantity, (quantities,), for a symmetric matrix M, (m, m)."""
@@ -174,25 +173,32 @@ class Lines:
             models: how often the variance of one model around the line is added to the error.
 
         """
-        return self.estimates(weights, self.scatter * (weights @ weights + models), df=self.sizes - 2)
+        return self.estimates(weights, self.scatter * (weights @ weights + models), self.sizes - 2, self.residuals)
 
-    def estimates(self, weights: FloatArray, scatter: FloatArray, df: float) -> list[Estimate]:
+    def estimates(self, weights: FloatArray, scatter: FloatArray, df: float, residuals: FloatArray) -> list[Estimate]:
         """Return a weighted sum of ln y for each quantity, with its error.
 
         Args:
             weights: the weights of ln y, (m,). They determine the error over documents.
             scatter: the variance of each sum that comes from the scatter of the models, (quantities,).
             df: the degrees of freedom of `scatter`.
+            residuals: the residuals that `scatter` was estimated from, (quantities, m).
 
         """
         sampling = weights @ self.sigma @ weights
         rounding = ROUNDING * (np.abs(weights) @ np.abs(self.sigma) @ np.abs(weights))
         sampling = np.where(np.abs(sampling) <= rounding, 0.0, sampling)
         columns = [self.weighted_sums(weights), sampling, scatter, np.full(len(self.y), df)]
+        documents: list[DocumentInfluences | None] = [None] * len(self.y)
         if self.documents is not None:
+            shares = self.documents.shares
             u = combined_influences(self.documents.u, weights)
-            columns += [degrees_of_freedom(u, self.documents.shares), deciding_documents(u)]
-        return [Estimate(*row) for row in np.array(columns).T.tolist()]
+            columns += [degrees_of_freedom(u, shares), deciding_documents(u)]
+            documents = [DocumentInfluences(column, shares) for column in u.T]
+        estimates = []
+        for i, row in enumerate(np.array(columns).T.tolist()):
+            estimates.append(replace(Estimate(*row), documents=documents[i], residuals=residuals[i]))
+        return estimates
 
 
 def variance_of_models(squares: FloatArray, noise: FloatArray, df: float) -> FloatArray:

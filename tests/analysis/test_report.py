@@ -1,4 +1,4 @@
-"""Tests of reports: Holm's correction, verdicts, columns and terms."""
+"""Tests of reports: tests of several rows, verdicts, columns and terms."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rbptrack.analysis import Report, Term
-from rbptrack.analysis.report import COLUMNS, holm
-from rbptrack.stats import Estimate
+from rbptrack.analysis.report import COLUMNS
+from rbptrack.stats import DocumentInfluences, Estimate
 
 PYTHIA_ON_WIKI = {"family": "pythia", "dataset": "wiki"}
 
@@ -30,20 +28,57 @@ def normal(value: float, se: float = 1.0) -> Estimate:
     return Estimate(value, sampling=se**2)
 
 
-def test_holm_of_five_p_values_worked_out_by_hand() -> None:
-    corrected = holm(pd.Series([0.01, 0.04, 0.03, np.nan, 0.005]))
-    assert corrected.tolist()[:3] == pytest.approx([0.03, 0.06, 0.06])
-    assert np.isnan(corrected[3])
-    assert corrected[4] == pytest.approx(0.02)
+def with_influences(value: float, u: np.ndarray) -> Estimate:
+    """Return an estimate whose standard error is 1, with these influences of documents."""
+    return Estimate(value, sampling=1.0, documents=DocumentInfluences(u, np.full(len(u), 1 / len(u))))
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_holm_is_between_p_and_bonferroni_and_keeps_order(p: list[float]) -> None:
-    corrected = holm(pd.Series(p))
-    assert (corrected >= np.array(p)).all()
-    assert (corrected <= np.minimum(1, np.array(p) * len(p)) + 1e-12).all()
-    order = np.argsort(p, kind="stable")
-    assert (np.diff(corrected.to_numpy()[order]) >= 0).all()
+def test_p_of_rows_with_the_same_influences_is_not_raised() -> None:
+    """The tests of such rows are one test. Without influences, Holm's method counts five tests."""
+    u = np.random.default_rng(0).standard_normal(50)
+    together = rows_of(*[with_influences(2.2, u)] * 5)
+    assert together["p_adjusted"].to_numpy() == pytest.approx(together["p"].to_numpy(), rel=0.1)
+    assert together["tests"].tolist() == [5] * 5
+    assert rows_of(*[normal(2.2)] * 5)["p_adjusted"].to_numpy() == pytest.approx(5 * together["p"].to_numpy())
+
+
+def test_rows_on_other_datasets_share_no_documents() -> None:
+    u = np.random.default_rng(0).standard_normal(50)
+    report = Report({})
+    for dataset in ("wiki", "code"):
+        report.add("alpha", with_influences(2.2, u), family="pythia", dataset=dataset, null=0.0)
+    assert report.frame("alpha")["p_adjusted"].to_numpy() == pytest.approx(2 * report.frame("alpha")["p"].to_numpy())
+
+
+def test_rows_that_name_the_same_documents_share_them() -> None:
+    u = np.random.default_rng(0).standard_normal(50)
+    report = Report({})
+    for dataset in ("wiki", "code"):
+        report.add("alpha", with_influences(2.2, u), family="pythia", dataset=dataset, null=0.0, documents="both")
+    assert (report.frame("alpha")["p_adjusted"] < 1.1 * report.frame("alpha")["p"]).all()
+
+
+def test_primary_rows_are_tested_apart_from_the_other_rows_of_their_question() -> None:
+    report = Report({})
+    for i in range(5):
+        keys = {**PYTHIA_ON_WIKI, "metric": f"rbp_{i + 1}", "primary": i == 2}
+        report.add("alpha", normal(2.2), **keys, null=0.0)
+    frame = report.frame("alpha")
+    assert frame["tests"].tolist() == [4, 4, 1, 4, 4]
+    assert frame["verdict"].tolist() == ["undecided", "undecided", "above", "undecided", "undecided"]
+
+
+def test_add_means_adds_the_mean_of_each_metric_with_a_test_of_equal_values() -> None:
+    report = Report({})
+    for family, value in (("a", 1.0), ("b", 9.0), ("c", 2.0)):
+        report.add("alpha", normal(value), family=family, dataset=family, metric="rbp_10", null=0.0, margin=0.5)
+        report.add("alpha", Estimate(1.0, df=np.nan), family=family, dataset=family, metric="rbp_1", null=0.0)
+    report.add_means("alpha")
+    [mean] = report.frame("mean_alpha").to_dict("records")
+    assert (mean["mean_alpha"], mean["number"], mean["margin"]) == (4.0, 3, 0.5)
+    assert mean["high"] - mean["low"] == pytest.approx(2 * 1.96 / 3**0.5, rel=1e-3)
+    assert mean["verdict"] == "above"
+    assert mean["homogeneity"] < 0.001
 
 
 def test_verdicts_are_above_below_and_same() -> None:
@@ -65,7 +100,7 @@ def test_verdict_same_is_for_interval_within_margin_around_null() -> None:
 
 def test_verdict_of_significant_effect_within_margin_is_same() -> None:
     rows = rows_of(normal(0.5, 0.1), margin=1.0)
-    assert rows["p_holm"][0] < 0.05
+    assert rows["p_adjusted"][0] < 0.05
     assert rows["verdict"].tolist() == ["same"]
 
 
@@ -90,7 +125,7 @@ def test_verdicts_are_not_corrected_for_rows_of_other_questions() -> None:
 
 def test_row_without_interval_has_no_p_and_no_verdict() -> None:
     rows = rows_of(Estimate(5.0, df=np.nan), 5.0, margin=1.0)
-    assert rows[["low", "high", "p", "p_holm"]].isna().all(axis=None)
+    assert rows[["low", "high", "p", "p_adjusted"]].isna().all(axis=None)
     assert rows["verdict"].tolist() == ["", ""]
 
 
@@ -138,7 +173,7 @@ def test_results_of_two_questions_are_one_table() -> None:
 
 def test_frame_has_columns_of_its_question() -> None:
     report = report_of_two_questions()
-    common = ["family", "dataset", "metric", "alpha", "low", "high", "p", "p_holm", "verdict"]
+    common = ["family", "dataset", "metric", "alpha", "low", "high", "p", "p_adjusted", "tests", "margin", "verdict"]
     assert list(report.frame("alpha")) == [*common, "A", "sizes"]
     assert report.frame("alpha")["sizes"].tolist() == [7]
     assert report.frame("alpha")["sizes"].dtype == "int64"
@@ -164,7 +199,7 @@ def test_term_has_meaning_title_and_format_from_glossary() -> None:
 
 
 def test_term_of_common_column_has_meaning() -> None:
-    assert Report({}).term("p_holm").meaning
+    assert Report({}).term("p_adjusted").meaning
 
 
 def test_term_of_unknown_name_has_name_as_title() -> None:
@@ -183,7 +218,6 @@ def test_pickled_report_has_same_results() -> None:
     report = report_with_shown_scale()
     copy = pickle.loads(pickle.dumps(report))
     pd.testing.assert_frame_equal(copy.results, report.results)
-    assert copy.has_margin("alpha") is False
 
 
 def test_pickled_report_accepts_further_rows() -> None:

@@ -45,7 +45,9 @@ def law_tables(
                 point = {"model": f"pythia-{s:g}", "S": s, "value": np.exp(-y), "y": y}
                 points.append(case | point | {"low": y - half_width, "high": y + half_width})
             line = {"S0": 1e6, "y0": 1e6**-alpha, "S1": 1e9, "y1": 1e9**-alpha}
-            laws.append(case | {"alpha": alpha, "low": alpha - half_width, "high": alpha + half_width} | line)
+            ends = {"low": alpha - half_width, "high": alpha + half_width}
+            band = {"band_low": alpha - 1.5 * half_width, "band_high": alpha + 1.5 * half_width}
+            laws.append(case | {"alpha": alpha} | ends | band | line)
     return pd.DataFrame(points), pd.DataFrame(laws)
 
 
@@ -128,9 +130,9 @@ def exponent_axis(laws: pd.DataFrame) -> tuple[float, float]:
     return low, high
 
 
-def test_explorer_axis_of_exponents_holds_0_and_intervals() -> None:
+def test_explorer_axis_of_exponents_holds_0_and_the_band() -> None:
     _, laws = law_tables()
-    laws.loc[laws["k"] == 100, "high"] = 0.6
+    laws.loc[laws["k"] == 100, "band_high"] = 0.6
     low, high = exponent_axis(laws)
     assert low <= 0
     assert high > 0.6
@@ -172,7 +174,7 @@ def test_explorer_escapes_quotes_and_tags_in_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize("alphas", [[0.1, 0.4], [-0.1, -0.1], [-0.2, -0.06], [-0.1, 0.3], [0.0], []])
 def test_explorer_axis_of_exponents_holds_0_and_all_exponents(alphas: list[float]) -> None:
     _, laws = law_tables()
-    low, high = exponent_axis(laws[: len(alphas)].assign(alpha=alphas, low=np.nan, high=np.nan))
+    low, high = exponent_axis(laws[: len(alphas)].assign(alpha=alphas, band_low=np.nan, band_high=np.nan))
     assert low < high
     assert all(low <= alpha <= high for alpha in [0.0, *alphas])
 

@@ -79,6 +79,8 @@ def law_report(runs: Runs, ks: list[int], *, intervals: bool = True) -> Report:
                 "alpha": alpha,
                 "low": alpha - width,
                 "high": alpha + width,
+                "band_low": alpha - 1.5 * width,
+                "band_high": alpha + 1.5 * width,
                 "delta": 0.01,
                 "delta_low": 0.01 - width,
                 "delta_high": 0.01 + width,
@@ -184,8 +186,8 @@ def test_render_puts_the_answer_before_the_details(page: str) -> None:
     assert places == sorted(places)
 
 
-def test_render_shows_at_most_220_words_before_anything_is_unfolded(page: str) -> None:
-    assert len(visible_words(page)) <= 220
+def test_render_shows_at_most_240_words_before_anything_is_unfolded(page: str) -> None:
+    assert len(visible_words(page)) <= 240
 
 
 def test_render_has_a_row_of_laws_per_dataset_for_every_k_of_the_slider(page: str) -> None:
@@ -197,11 +199,11 @@ def test_render_has_a_row_of_laws_per_dataset_for_every_k_of_the_slider(page: st
 
 def test_render_row_of_a_law_has_estimates_p_verdict_and_doubt(page: str) -> None:
     row = rows_by_metric(page)["rbp100"][0]
-    alpha, p, delta, verdict, *_, doubt = row[2:]
+    alpha, p, verdict_alpha, delta, verdict_delta, *_, doubt = row[2:]
     assert alpha.startswith(f"{0.1 + 0.02 * math.log(101):.3g} (")
-    assert p == "<0.001"
+    assert p == "< 0.001"
     assert delta.startswith("0.0100 (")
-    assert verdict == "above"
+    assert verdict_alpha == verdict_delta == "above, p < 0.001"
     assert doubt == "few tokens above k"
 
 
@@ -236,8 +238,8 @@ def test_render_explains_columns_of_one_title_below_their_own_tables() -> None:
 
 def test_render_says_that_a_k_was_not_tested() -> None:
     rows = rows_by_metric(law_page(measurements(1, ["wiki"], 3), [1, 10, 50, 100]))
-    assert "not tested" in rows["rbp50"][0][5]
-    assert rows["rbp10"][0][5] == "above"
+    assert "not tested" in rows["rbp50"][0][4]
+    assert rows["rbp10"][0][4] == "above, p < 0.001"
 
 
 def test_render_refers_to_no_other_file(page: str) -> None:

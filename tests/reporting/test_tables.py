@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbptrack.analysis import Report, Term
+from rbptrack.base.formatting import estimate_text, p_text
 from rbptrack.console.tables import table_lines
 from rbptrack.reporting import Analysis, print_report
-from rbptrack.reporting.tables import estimate_text, p_text, report_metrics, results_tables, table_text
+from rbptrack.reporting.tables import report_metrics, results_tables, table_text
 from rbptrack.reporting.terminal import columns_by_importance
 from rbptrack.stats import Estimate
 
@@ -74,11 +75,11 @@ def test_estimate_text_of_an_unknown_interval_writes_only_the_number(value: floa
 
 def test_results_tables_join_questions_about_the_same_cases() -> None:
     table = results_tables(law_report())[0].frame
-    assert list(table) == ["family", "dataset", "metric", "α", "A", "Δα vs. CE", "verdict", "p", "held-out error"]
+    names = ["α", "verdict (α)", "A", "Δα vs. CE", "verdict (Δα vs. CE)", "held-out error", "verdict (held-out error)"]
+    assert list(table) == ["family", "dataset", "metric", *names]
     assert table["metric"].tolist() == ["CE", "RBP_10"]
     assert table["Δα vs. CE"].tolist() == ["", "+0.150 (+0.130 to +0.170)"]
-    assert table["verdict"].tolist() == ["", "above"]
-    assert table["p"].tolist() == ["", "<0.001"]
+    assert table["verdict (Δα vs. CE)"].tolist() == ["", "above, p < 0.001"]
 
 
 def test_results_tables_separate_questions_about_other_cases() -> None:
@@ -92,8 +93,7 @@ def test_results_tables_separate_questions_about_other_cases() -> None:
         "size": "70m",
         "S": "18.9M",
         "beta": "0.400 (0.380 to 0.420)",
-        "verdict": "above",
-        "p": "<0.001",
+        "verdict": "above, p < 0.001",
     }
 
 
@@ -102,7 +102,7 @@ def test_results_tables_separate_questions_without_a_metric() -> None:
     report.add("beta", Estimate(0.4, 1e-4), family="pythia", dataset="wiki", null=0.0)
     first, second = (table.frame for table in results_tables(report))
     assert "slope in ln k" not in first
-    assert list(second) == ["family", "dataset", "beta", "verdict", "p"]
+    assert list(second) == ["family", "dataset", "beta", "verdict"]
 
 
 def test_results_tables_add_names_to_titles_that_two_questions_share() -> None:
@@ -120,7 +120,7 @@ def test_results_tables_have_a_verdict_for_each_of_two_questions_with_the_same_t
     report.add("gamma", Estimate(-0.4, 1e-4), family="pythia", dataset="wiki", null=0.0)
     table = results_tables(report)[0]
     verdicts = table.frame[["verdict (exponent (alpha))", "verdict (exponent (gamma))"]]
-    assert verdicts.iloc[0].tolist() == ["above", "below"]
+    assert verdicts.iloc[0].tolist() == ["above, p < 0.001", "below, p < 0.001"]
 
 
 def test_print_report_leaves_out_asides_and_the_family_if_there_is_only_one(
@@ -130,7 +130,8 @@ def test_print_report_leaves_out_asides_and_the_family_if_there_is_only_one(
     report.glossary = {**GLOSSARY, "held_out": Term("error", "held-out error", aside=True)}
     print_report(Analysis("own", report))
     header = capsys.readouterr().out.splitlines()[1].split()
-    assert header == ["dataset", "metric", "α", "A", "Δα", "vs.", "CE", "verdict", "p"]
+    assert header[:3] == ["dataset", "metric", "α"]
+    assert "held-out error " not in " ".join(header)
 
 
 def test_print_report_leaves_out_a_table_that_has_only_asides(capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,7 +146,7 @@ def test_print_report_leaves_out_a_table_that_has_only_asides(capsys: pytest.Cap
 
 def test_results_tables_of_estimates_without_intervals_have_no_interval_verdict_or_p() -> None:
     table = results_tables(law_report(intervals=False))[0].frame
-    assert not [title for title in table if title.startswith(("verdict", "p"))]
+    assert not [title for title in table if title.startswith("verdict")]
     assert " to " not in table.to_string()
 
 
@@ -191,7 +192,7 @@ def test_table_text_in_latex_escapes_percent_signs_and_underscores() -> None:
     assert r"50\%\_x &  \\" in table_text(TABLE_WITH_SPECIAL_CHARACTERS, "latex")
 
 
-@pytest.mark.parametrize(("p", "text"), [(math.nan, ""), (1e-9, "<0.001"), (0.04, "0.040"), (1.0, "1.000")])
+@pytest.mark.parametrize(("p", "text"), [(math.nan, ""), (1e-9, "p < 0.001"), (0.04, "p = 0.040"), (1.0, "p = 1.000")])
 def test_p_text_has_three_decimals_or_a_bound(p: float, text: str) -> None:
     assert p_text(p) == text
 
@@ -205,13 +206,13 @@ def test_results_tables_write_sizes_beside_estimates_as_thousands_and_millions()
     assert table.frame["S"].tolist() == ["5.68k", "2.05M"]
 
 
-def test_columns_by_importance_puts_columns_beside_estimates_after_the_verdict_and_p() -> None:
+def test_columns_by_importance_puts_columns_beside_estimates_after_the_verdict() -> None:
     """A narrow terminal drops the last columns first."""
     columns = columns_by_importance(results_tables(law_report())[0])
     assert columns is not None
     frame, by_importance = columns
     assert sorted(by_importance) == sorted(frame.columns)
-    places = [by_importance.index(title) for title in ("metric", "α", "verdict", "p", "A")]
+    places = [by_importance.index(title) for title in ("metric", "α", "verdict (α)", "A")]
     assert places == sorted(places)
 
 
@@ -227,6 +228,24 @@ def test_a_table_without_room_for_the_verdict_shows_no_less_important_column(wid
     frame, by_importance = columns
     _, left_out = table_lines(frame, width, by_importance=by_importance)
     if "verdict" in left_out:
-        assert {"p", "A"} <= set(left_out)
+        assert "A" in left_out
     if "Δα" in left_out:
         assert "verdict" in left_out
+
+
+def test_results_tables_show_the_margin_of_same_and_rows_without_interval() -> None:
+    report = Report(GLOSSARY)
+    keys = {"family": "pythia", "dataset": "wiki", "null": 0.0, "margin": 0.2}
+    report.add("alpha", Estimate(0.01, 1e-4), **keys, metric="rbp_10")
+    report.add("alpha", Estimate(0.01, df=math.nan), **keys, metric="rbp_100")
+    assert results_tables(report)[0].frame["verdict"].tolist() == ["same within 0.200, p = 0.317", "no interval"]
+
+
+def test_results_tables_show_means_in_a_table_of_their_own() -> None:
+    report = Report(GLOSSARY | {"mean_alpha": Term("mean", "mean α")})
+    for family in ("pythia", "opt"):
+        report.add("alpha", Estimate(0.1, 1e-4), family=family, dataset="wiki", metric="rbp_10", null=0.0)
+    report.add_means("alpha")
+    laws, means = results_tables(report)
+    assert "mean α" not in laws.frame
+    assert means.frame["mean α"].tolist() == ["0.100 (0.080 to 0.120)"]

@@ -14,7 +14,6 @@ from rbptrack.stats.contrasts import (
     difference_of_exponents,
     mean_over_datasets,
     mean_over_families,
-    pooled_scatter,
     random_effects,
 )
 
@@ -126,14 +125,6 @@ def test_fit_takes_several_models_of_one_size_as_points() -> None:
     law = fit(s, y)
     assert law.alpha.value == pytest.approx(-reference.slope)
     assert law.alpha.half_width() == pytest.approx(stats.t.ppf(0.975, 13) * reference.stderr)
-
-
-def test_pooled_scatter_is_variance_of_all_residuals() -> None:
-    rng = np.random.default_rng(5)
-    fitted = [fit(S[:m], np.exp(rng.normal(0, 0.1, m))) for m in (2, 3, 5)]
-    variance, df = pooled_scatter(fitted)
-    assert df == 0 + 1 + 3
-    assert variance == pytest.approx(sum(law.residuals @ law.residuals for law in fitted) / 4)
 
 
 def test_alpha_with_scatter_has_t_interval_of_that_scatter() -> None:
