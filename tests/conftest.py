@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ["TRITON_INTERPRET"] = "1"  # torch may import triton before the tests of the kernels do
+
 ROOT = Path(__file__).parent.parent
 RunCommand = Callable[[str], tuple[int, str, str]]
 """Takes a command line; returns exit code, standard output and standard error."""
@@ -77,6 +79,12 @@ def pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     from rbptrack.tracking.picture import draw_picture
 
     monkeypatch.setattr("rbptrack.tracking.outbox.draw_picture", draw_picture)
+
+
+@pytest.fixture(autouse=True)
+def _no_experiment_of_other_tests() -> None:
+    """Remove the variable in which `mlflow.set_experiment` names the experiment for child processes."""
+    os.environ.pop("MLFLOW_EXPERIMENT_ID", None)
 
 
 @pytest.fixture(autouse=True)

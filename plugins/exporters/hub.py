@@ -43,7 +43,7 @@ class Hub(Exporter):
 
     def export(self, runs: Runs, out: Path) -> str:
         frame = runs.frame
-        metrics = [name for name in frame.columns if is_rbp_column(name) or name == "ce_se"]
+        metrics = [name for name in frame.columns if is_rbp_column(name)]
         table = frame[["model", *IMPORTABLE_COLUMNS, *metrics]].dropna(axis="columns", how="all")
         (out / DATA).write_text(csv_text(table), encoding="utf-8")
         ks = rbp_ks(frame.columns)

@@ -13,8 +13,7 @@ import pytest
 from rbptrack.base.errors import BadInput
 from rbptrack.models.sentence_piece import check_sentencepiece_installed
 from rbptrack.models.tokenizer import load_tokenizer
-from rbptrack.sources.pin import Pinned
-from tests.tiny_models import TEXT
+from tests.tiny_models import TEXT, pinned_tokenizer
 
 TEXTS = [
     *TEXT.split("\n")[:80],
@@ -64,7 +63,7 @@ def write_model(folder: Path, **options: Any) -> Any:
 def test_load_tokenizer_gives_the_ids_of_sentencepiece_or_refuses(options: dict[str, Any], tmp_path: Path) -> None:
     model = write_model(tmp_path, **options)
     try:
-        tokenizer = load_tokenizer(Pinned(str(tmp_path), None, "x"))
+        tokenizer = load_tokenizer(pinned_tokenizer(tmp_path))
     except BadInput:
         assert {"user_defined_symbols", "treat_whitespace_as_suffix"} & options.keys() or options[
             "model_type"
@@ -79,7 +78,7 @@ def test_load_tokenizer_refuses_a_damaged_model(tmp_path: Path) -> None:
     content = (tmp_path / "tokenizer.model").read_bytes()
     (tmp_path / "tokenizer.model").write_bytes(content[: len(content) // 2])
     with pytest.raises(BadInput):
-        load_tokenizer(Pinned(str(tmp_path), None, "x"))
+        load_tokenizer(pinned_tokenizer(tmp_path))
 
 
 def test_load_tokenizer_names_the_package_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +88,6 @@ def test_load_tokenizer_names_the_package_that_is_missing(tmp_path: Path, monkey
         "rbptrack.models.sentence_piece.find_spec", lambda name: None if name == "sentencepiece" else find_spec(name)
     )
     with pytest.raises(BadInput, match=r"rbptrack\[sentencepiece\]"):
-        load_tokenizer(Pinned(str(tmp_path), None, "x"))
+        load_tokenizer(pinned_tokenizer(tmp_path))
     (tmp_path / "other.model").write_bytes(b"IQ== 0\n")  # tiktoken
     check_sentencepiece_installed(tmp_path / "other.model")

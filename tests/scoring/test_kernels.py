@@ -19,7 +19,6 @@ from torch import Tensor
 from rbptrack.scoring import Head, Scorer, Scores
 from tests.definition import scores_by_definition
 
-os.environ["TRITON_INTERPRET"] = "1"  # triton reads it when it is imported
 pytest.importorskip("triton", reason="triton is not installed; it has no build for macOS")
 
 from rbptrack.scoring import kernels

@@ -119,7 +119,7 @@ def test_served_reads_only_ce_of_prompt_from_echo(completion_tokens: int, tmp_pa
     responses = [echo(tokens, completion_tokens=completion_tokens) for tokens in TOKENS]
     row = read_measurement(write_lines(tmp_path / "a.jsonl", responses)).measurement
     assert row.ce == pytest.approx(7.75 / 5)
-    assert (row.num_tokens, row.documents, row.model) == (5, 2, "org/big-70b")
+    assert (row.num_tokens, row.documents, row.model) == (5, 2, "big-70b")
     assert not row.rbp
 
 
