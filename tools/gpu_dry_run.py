@@ -124,8 +124,10 @@ def main() -> int:
         # The comparison of a kernel with eager operations reads numbers on the host, once for each measurement.
         patch.object(scorer, "choose_reduction", lambda candidate, logits, target_logits: (scorer.eager_reduction, "")),
     ):
-        faults = sum(problem not in ("", NOT_RUN) for problem in _problems())
-    print(f"{faults} combinations are wrong")
+        problems = list(_problems())
+    not_run = problems.count(NOT_RUN)
+    faults = len(problems) - problems.count("") - not_run
+    print(f"{faults} of {len(problems)} combinations are wrong, {not_run} could not run here")
     return int(faults > 0)
 
 

@@ -139,7 +139,7 @@ class Collector:
         if copied is not None:
             copied.synchronize()
         arrays = {name: column.numpy() for name, column in columns.items()}
-        self._check_finite(index, arrays)
+        self._check_scores(index, arrays)
         number = self._number
         while sequences.start >= self._blocks.sections[number].stop:
             number += 1
@@ -199,15 +199,17 @@ class Collector:
             vocab_size=self._vocab_size, strict=self._strict, **columns, **scores.columns_of(targets)
         )
 
-    def _check_finite(self, index: IntArray, columns: Mapping[str, IntArray]) -> None:
-        """Raise MeasurementError if a log-probability or a KL is not finite. `index` has the targets of the rows."""
+    def _check_scores(self, index: IntArray, columns: Mapping[str, IntArray]) -> None:
+        """Raise MeasurementError if scores of targets `index` are not finite, or if a target is not in the vocabulary.
+
+        A target is an entry of the vocabulary, so at least one entry's logit equals the target's: the target's own. If
+        none does, `ties` is -1.
+        """
         for name, model in (("logprob", "model"), ("kl", "reference")):
             if name not in columns or np.isfinite(columns[name]).all():
                 continue
             row = int(np.argmin(np.isfinite(columns[name])))
-            target = index[row]
-            document = self._corpus.document_ids[self._corpus.document[target]]
-            place = f"document {document}, position {self._corpus.position[target]}"
+            place = self._place_in_texts(index[row])
             if name == "kl" and not np.isnan(columns[name][row]):
                 raise MeasurementError(
                     "KL is infinite: the model gives probability 0 (a logit of -infinity) to a token that the "
@@ -217,6 +219,17 @@ class Collector:
                 f"the {model}'s logits hold a NaN or an infinity at {place}: the weights are damaged, or model.dtype "
                 "is too imprecise for them"
             )
+        if "ties" in columns and (columns["ties"] < 0).any():
+            place = self._place_in_texts(index[int(np.argmin(columns["ties"]))])
+            raise MeasurementError(
+                f"the GPU's kernel for the head computed two different logits for the token at {place}, so its rank is "
+                "not exact: model.dtype=float32 measures without this kernel"
+            )
+
+    def _place_in_texts(self, target: int) -> str:
+        """Return the document and the position of a target, for messages."""
+        document = self._corpus.document_ids[self._corpus.document[target]]
+        return f"document {document}, position {self._corpus.position[target]}"
 
 
 class _SectionScores:

@@ -182,11 +182,14 @@ class Transformers(Engine):
         reference = self._model.reference
         scorer = self._prepare_scorers()
         if reference is None:
-            return scorer(states, batch.target_ids)
-        pair = PairScorer(scorer, self._thread_scorers.reference, entries=reference.entries)
-        scores = pair(states, self._hidden_states(reference.model, batch), batch.target_ids)
-        with self._lock:
-            self._padding_mass = torch.maximum(self._padding_mass, pair.padding_mass)
+            scores = scorer(states, batch.target_ids)
+        else:
+            pair = PairScorer(scorer, self._thread_scorers.reference, entries=reference.entries)
+            scores = pair(states, self._hidden_states(reference.model, batch), batch.target_ids)
+            with self._lock:
+                self._padding_mass = torch.maximum(self._padding_mass, pair.padding_mass)
+        if scorer.note and scorer.note not in self._notes:
+            self._notes.append(scorer.note)
         return scores
 
     def _hidden_states(self, model: CausalModel, batch: Batch) -> Tensor:
@@ -209,8 +212,6 @@ class Transformers(Engine):
             )
             self._thread_scorers.chunk_tokens = chunk_tokens
         scorer: Scorer = self._thread_scorers.scorer
-        if scorer.note and scorer.note not in self._notes:
-            self._notes.append(scorer.note)
         return scorer
 
     def _cpu_reduction(self) -> Reduction | None:

@@ -331,6 +331,24 @@ def test_measure_names_document_and_position_of_bad_logits(
     assert not (tmp_path / RANKS_FILE).exists()
 
 
+def test_measure_refuses_scores_that_do_not_find_the_target_in_the_vocabulary(
+    model: Any, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that computes the target's logit twice may compute two different logits. The rank is then not exact."""
+    score = Transformers.score
+
+    @torch.inference_mode()
+    def score_with_one_fault(engine: Transformers, batch: Batch) -> Scores:
+        scores = score(engine, batch)
+        scores["ties"][-1] = -1
+        return scores
+
+    monkeypatch.setattr(Transformers, "score", score_with_one_fault)
+    with pytest.raises(MeasurementError):
+        measure_model(model, corpus, tmp_path)
+    assert not (tmp_path / RANKS_FILE).exists()
+
+
 def test_measure_refuses_sequences_longer_than_the_models_limit_before_it_makes_a_folder(
     model: Any, corpus: Corpus, tmp_path: Path
 ) -> None:
