@@ -2,8 +2,8 @@
 
 The file has one JSON response per line, and each response is one document. There are three kinds of responses:
 
-- vLLM returns ranks. Its `rank` is the number of entries that are at least as likely as the token
-  (`(x >= values).sum()` in vllm/v1/sample/ops), so it is the paper's rank. The number of ties is unknown.
+- vLLM returns ranks, ties included. The number of ties is unknown. If you can reach the server, measure with
+  `model.server=` instead: rbptrack then tokenizes the texts, and checks what the server serves.
 - SGLang does not return ranks.
 - A completion with `"echo": true, "logprobs": 1`, as in OpenAI's older interface, does not return ranks either. It also
   has log-probabilities of the text after the prompt, so `usage.prompt_tokens` is needed to find the end of the prompt.
@@ -15,40 +15,27 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from rbptrack.analysis import BadInput, Imported, ImportedMeasurement, Importer, hub_id, listed, parse_json, read_pairs
-from rbptrack.ranks import CE, FloatArray, RankTable
+from rbptrack.ranks import (
+    CE,
+    NO_ID,
+    FloatArray,
+    PromptToken,
+    RankTable,
+    checked_token,
+    find_impossible,
+    vllm_tokens,
+)
 
 PRECISION_NOTE = (
     "the log-probabilities come from a serving engine. If its logits are bfloat16, they tie at many positions, which "
     "biases RBP_1 and RBP_10; float32 logits are recommended (vLLM: head_dtype=float32; SGLang: --enable-fp32-lm-head)"
 )
-_TOKEN_ID = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
-_ROUNDING_OF_P = 1.3e-2  # rank times p can exceed 1 by up to this if log-probabilities were rounded to bfloat16
-_MAX_LOGPROB = 1e-4  # nats; rounding can make a log-probability larger than 0 by up to this
-_MIN_LOGPROB = -1000.0  # nats; smaller values mean minus infinity, such as -9999.0 from vLLM and OpenAI
 _LOGPROBS_KEY = re.compile(rb'"(prompt_logprobs|input_token_logprobs|token_logprobs)"')
-_NO_ID = -1  # the id of a token whose id is unknown
-
-
-class Token(NamedTuple):
-    """A token of a prompt.
-
-    Attributes:
-        position: its index in the prompt.
-        id: its id, or `_NO_ID` if it is unknown.
-        logprob: ln p, nats. None for the first token, which is not predicted.
-        rank: its rank, or 0 if it is unknown.
-
-    """
-
-    position: int
-    id: int
-    logprob: float | None
-    rank: int
 
 
 class Served(Importer):
@@ -125,22 +112,22 @@ class Served(Importer):
         yield ImportedMeasurement(columns, ranks=ranks, repo=hub_id(model), notes=PRECISION_NOTE)
 
     def _scored_tokens(self, response: Mapping[str, Any], engine: str) -> FloatArray:
-        """Return the scored tokens of a response, (tokens, 4), with the fields of `Token`.
+        """Return the scored tokens of a response, (tokens, 4), with the fields of `PromptToken`.
 
         The first token, special tokens and the token after each special token are not scored.
         """
         tokens = _TOKEN_READERS[engine](response)
         if self.special and engine == "echo":
             raise BadInput("special=... cannot be used: an echo does not contain the ids of its tokens")
-        if self.special and tokens[0].id == _NO_ID:
+        if self.special and tokens[0].id == NO_ID:
             raise BadInput("special=... needs the id of the first token: ask with return_token_ids=true")
         scored = []
-        previous_id = _NO_ID
+        previous_id = NO_ID
         for token in tokens:
             if token.logprob is not None and token.id not in self.special and previous_id not in self.special:
                 scored.append(token)
             previous_id = token.id
-        return np.array(scored, dtype=np.float64).reshape(-1, len(Token._fields))
+        return np.array(scored, dtype=np.float64).reshape(-1, len(PromptToken._fields))
 
     def _make_rank_table(self, path: Path, places: Sequence[str], documents: Sequence[FloatArray]) -> RankTable:
         """Make the rank table of all responses, one document each. documents: their scored tokens, (tokens, 4) each."""
@@ -151,13 +138,11 @@ class Served(Importer):
         largest = int(max(rank.max(), token.max() + 1))
         if largest > self.vocab_size:
             raise BadInput(f"{path}: its ranks and token ids need a vocab_size of at least {largest:,}")
-        p = np.exp(logprob)
-        impossible = rank * p > 1 + _ROUNDING_OF_P
-        if impossible.any():
-            i = int(np.argmax(impossible))
+        i = find_impossible(rank, logprob)
+        if i is not None:
             raise BadInput(
                 f"{places[document[i]]}, token {position[i]:.0f} has rank {rank[i]:,.0f} and a probability of "
-                f"{p[i]:.4g}: the probabilities of the tokens up to this rank would add up to more than 1"
+                f"{math.exp(logprob[i]):.4g}: the probabilities up to this rank would add up to more than 1"
             )
         return RankTable.from_arrays(
             vocab_size=self.vocab_size,
@@ -194,7 +179,7 @@ def _parse_response(line: bytes, place: str) -> dict[str, Any]:
     return content
 
 
-def _sglang_tokens(response: Mapping[str, Any]) -> list[Token]:
+def _sglang_tokens(response: Mapping[str, Any]) -> list[PromptToken]:
     """Return the tokens of a prompt from a response of SGLang."""
     meta_info = response["meta_info"]
     entries = meta_info.get("input_token_logprobs")
@@ -203,10 +188,10 @@ def _sglang_tokens(response: Mapping[str, Any]) -> list[Token]:
     if len(entries) < meta_info.get("prompt_tokens", 0):
         count = f"{len(entries)} of {meta_info['prompt_tokens']}"
         raise BadInput(f"the response has only {count} tokens: ask with logprob_start_len=0")
-    return [_checked_token(position, token_id, logprob) for position, (logprob, token_id, *_) in enumerate(entries)]
+    return [checked_token(position, token_id, logprob) for position, (logprob, token_id, *_) in enumerate(entries)]
 
 
-def _echo_tokens(response: Mapping[str, Any]) -> list[Token]:
+def _echo_tokens(response: Mapping[str, Any]) -> list[PromptToken]:
     """Return the tokens of a prompt that a completion repeats, without the tokens that the model wrote after it."""
     if len(response["choices"]) > 1:
         raise BadInput(f"there are {len(response['choices'])} choices: send one prompt per request, with n=1")
@@ -219,76 +204,12 @@ def _echo_tokens(response: Mapping[str, Any]) -> list[Token]:
             f"usage.prompt_tokens is {length!r}, with log-probabilities of {len(logprobs)} tokens: the length of the "
             "prompt must be known"
         )
-    return [_checked_token(position, None, logprob) for position, logprob in enumerate(logprobs[:length])]
+    return [checked_token(position, None, logprob) for position, logprob in enumerate(logprobs[:length])]
 
 
-def _vllm_tokens(response: Mapping[str, Any]) -> list[Token]:
-    """Return the tokens of a prompt from vLLM's response to a completion, chat or generate request."""
-    choices = response.get("choices") or [{}]
-    if len(choices) > 1:
-        raise BadInput(f"there are {len(choices)} choices: send one prompt per request, with n=1")
-    source = response if response.get("prompt_logprobs") else choices[0]
-    entries = source.get("prompt_logprobs")
-    if not entries:
-        raise BadInput(
-            "there are no log-probabilities of a prompt: prompt_logprobs (vLLM), meta_info.input_token_logprobs "
-            "(SGLang) or logprobs of an echo"
-        )
-    ids = source.get("prompt_token_ids") or response.get("prompt_token_ids")
-    if ids is not None and len(ids) != len(entries):
-        raise BadInput(f"there are {len(entries)} prompt_logprobs, but {len(ids)} prompt_token_ids")
-    tokens = []
-    for position, entry in enumerate(entries):
-        if entry is None and not position:
-            tokens.append(_checked_token(0, ids[0] if ids else None, None))
-            continue
-        if ids is None and len(entry) != 1:
-            raise BadInput(
-                f"token {position} has {len(entry)} entries, and the one of the prompt's own token is unknown: "
-                "ask with prompt_logprobs=0 or return_token_ids=true"
-            )
-        text = next(iter(entry)) if ids is None else str(ids[position])
-        if text not in entry:
-            raise BadInput(f"token {position}: prompt_logprobs has no entry for the token's id {text}")
-        rank = entry[text].get("rank")
-        if type(rank) is not int or rank < 1:
-            raise BadInput(f"token {position} has the rank {rank!r}; a whole number from 1 is needed")
-        token_id = int(text) if _TOKEN_ID.fullmatch(text) else text
-        tokens.append(_checked_token(position, token_id, entry[text]["logprob"], rank))
-    return tokens
-
-
-_TOKEN_READERS: Mapping[str, Callable[[Mapping[str, Any]], list[Token]]] = {
+_TOKEN_READERS: Mapping[str, Callable[[Mapping[str, Any]], list[PromptToken]]] = {
     "SGLang": _sglang_tokens,
     "echo": _echo_tokens,
-    "vLLM": _vllm_tokens,
+    "vLLM": vllm_tokens,
 }
 """The function that reads the tokens of a response, by engine."""
-
-
-def _checked_token(position: int, token_id: object, logprob: object, rank: int = 0) -> Token:
-    """Check the id and the log-probability of a token, and return the token.
-
-    Args:
-        position: the index of the token in the prompt.
-        token_id: the id, or None if it is unknown.
-        logprob: ln p, in nats. It may be None for the first token.
-        rank: the rank, or 0 if it is unknown.
-
-    Raises:
-        BadInput: ln p is above 0 or means minus infinity, or the id is not a whole number from 0.
-
-    """
-    if token_id is None:
-        token_id = _NO_ID
-    elif not isinstance(token_id, int) or isinstance(token_id, bool) or not 0 <= token_id < 2**31:
-        raise BadInput(f"token {position} has the id {token_id!r}; a whole number from 0 is needed")
-    if logprob is None and position == 0:
-        return Token(0, token_id, None, rank)
-    if isinstance(logprob, bool) or not isinstance(logprob, (int, float)) or not logprob <= _MAX_LOGPROB:
-        raise BadInput(f"token {position} has the log-probability {logprob!r}; a number of at most 0 is needed")
-    if logprob < _MIN_LOGPROB:
-        raise BadInput(
-            f"token {position} has the log-probability {logprob!r}, which means minus infinity: CE cannot be computed"
-        )
-    return Token(position, token_id, min(float(logprob), 0.0), rank)

@@ -17,7 +17,7 @@ from rbptrack.base.files import read_small
 from rbptrack.base.secrets import is_secret, names_a_secret, refuse_password
 from rbptrack.config.keys import dotted_items
 from rbptrack.config.paths import user_path
-from rbptrack.config.schema import Config, DatasetConfig, Dtype, ModelConfig, SequenceRule
+from rbptrack.config.schema import Candidates, Config, DatasetConfig, Dtype, ModelConfig, Rank, SequenceRule
 
 MAX_NAME_LENGTH = 200
 """The largest number of characters in the name of a family, size, dataset, sweep or experiment."""
@@ -26,6 +26,9 @@ MIN_SEQ_LEN = 2
 """The smallest number of tokens of a sequence: one token to read and one to rank."""
 
 _RESERVED_SBATCH_OPTIONS = ("array", "open-mode", "output", "parsable", "signal", "test-only", "wait", "wrap")
+
+MAX_REQUESTS = 256
+"""The largest number of requests that are sent to a server at once."""
 
 _MAX_THREADS = 1024  # more threads do not help, and operating systems may refuse to start them
 
@@ -45,6 +48,10 @@ def check(config: Config) -> None:
     _check_minima(config.engine, "engine", batch_tokens=0, chunk_tokens=0, threads=0)
     if config.engine.threads > _MAX_THREADS:
         raise BadInput(f"engine.threads must be at most {_MAX_THREADS}; got {config.engine.threads}")
+    _check_minima(config.engine, "engine", requests=0, timeout=1, deadline=0)
+    if config.engine.requests > MAX_REQUESTS:
+        raise BadInput(f"engine.requests must be at most {MAX_REQUESTS}; got {config.engine.requests}")
+    _check_server(config)
     _check_sbatch_options(config.launch.options)
     if config.sweep:
         check_name("sweep", config.sweep)
@@ -125,6 +132,35 @@ def _check_model(model: ModelConfig, section: str) -> None:
         template = read_small(user_path(model.chat_template), f"{section}.chat_template")
         if not template.strip():
             raise BadInput(f"{section}.chat_template: {model.chat_template} is empty")
+
+
+def _check_server(config: Config) -> None:
+    """Check that a model that runs on a server is measured only as a server allows it."""
+    model = config.model
+    if config.reference is not None and config.reference.server:
+        raise BadInput("reference.server cannot be used: a server does not return whole distributions")
+    if not model.server:
+        for name in ("server_name", "server_dtype"):
+            if getattr(model, name):
+                raise BadInput(f"model.{name} needs model.server, the address of the server")
+        return
+    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#@]*)?", model.server):
+        raise BadInput(
+            "model.server must be an address without a password, such as http://host:8000. The server's key is read "
+            f"from the environment variable {config.engine.key_variable} (engine.key_variable)"
+        )
+    local = ModelConfig()
+    for name in ("gguf", "dtype", "tf32", "pickles", "device", "device_map", "max_memory", "attention"):
+        if getattr(model, name) != getattr(local, name):
+            raise BadInput(
+                f"model.{name} is for models that run here. Set it where you start the server, and leave it out"
+            )
+    if config.rank is Rank.strict:
+        raise BadInput("rank=strict needs the number of ties, which a server does not return. Leave out rank=")
+    if config.candidates is Candidates.tokenizer:
+        raise BadInput("candidates=tokenizer cannot be used: a server ranks among the whole vocabulary")
+    if config.reference is not None:
+        raise BadInput("reference= cannot be used: a server does not return the whole distributions to compare")
 
 
 def _check_dataset(dataset: DatasetConfig) -> None:

@@ -103,6 +103,9 @@ class ModelConfig:
     device_map: str = ""  # auto: accelerate spreads the model over GPUs, memory and disk; empty: one device
     max_memory: dict[str, str] = field(default_factory=dict)  # with device_map: max_memory.0=20GiB max_memory.cpu=60GiB
     chat_template: str = ""  # file with the template for dataset.chat; empty: the tokenizer's own
+    server: str = ""  # address of a vLLM server that runs the model, such as http://host:8000; empty: it runs here
+    server_name: str = ""  # the server's name for the model, if the server does not say that it is `repo` or `path`
+    server_dtype: Dtype | None = None  # precision with which the server was started (--dtype), which it does not say
     attention: str = "auto"  # attention code of transformers, such as eager or sdpa; auto: its default
 
     @property
@@ -167,6 +170,10 @@ class EngineConfig:
     batch_tokens: int = 0  # tokens of a forward pass; 0: chosen for the device and its free memory
     chunk_tokens: int = 0  # tokens whose logits are in memory at once; 0: chosen for the machine
     threads: int = 0  # threads on a CPU; 0: torch's own choice
+    requests: int = 0  # with model.server, requests at once; 0: chosen from the answer times
+    timeout: float = 300  # with model.server, seconds after which a request is sent again
+    deadline: float = 1800  # with model.server, seconds without an answer after which the measurement ends
+    key_variable: str = "VLLM_API_KEY"  # with model.server, environment variable that holds the server's key
 
 
 @dataclass

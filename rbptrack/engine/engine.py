@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Protocol
 
+from rbptrack.base.errors import MeasurementError
 from rbptrack.engine.batches import Batch
 from rbptrack.scoring import Scores
+
+
+class EngineFailed(MeasurementError):
+    """An engine cannot score further batches, for example because a server does not answer any more."""
 
 
 class Engine(Protocol):
@@ -29,7 +34,7 @@ class Engine(Protocol):
         """Yield each batch with the scores of its targets, in the order of the batches.
 
         The scores may be on any device. On CUDA, their computation need not have ended when they are yielded. The
-        iterator is closed if the caller stops early.
+        iterator is closed if the caller stops early. Raises EngineFailed if the other batches cannot be scored.
         """
         ...
 
@@ -37,6 +42,11 @@ class Engine(Protocol):
     def notes(self) -> Sequence[str]:
         """Notes for the user on how the scores were computed. They are read after the last batch."""
         return ()
+
+    @property
+    def pass_tokens(self) -> int:
+        """The largest number of tokens of a forward pass; 0 if the engine does not know it."""
+        return 0
 
     @property
     def chunk_tokens(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from rbptrack.engine.batches import Batch
 from rbptrack.engine.blocks import Blocks
 from rbptrack.engine.collector import Collector
-from rbptrack.engine.engine import Engine
+from rbptrack.engine.engine import Engine, EngineFailed
 from rbptrack.measurement.files import RANKS_FILE
 from rbptrack.ranks import RankSums, RankTable
 
@@ -40,7 +40,7 @@ class Ranked:
         seconds: wall time of computing the scores.
         fresh_tokens: number of tokens that were scored in these seconds. The others were on disk already.
         peak_memory_bytes: largest memory in use; 0 if it is unknown.
-        batch_tokens: largest number of tokens of a batch, at the end of the measurement.
+        pass_tokens: largest number of tokens of a forward pass, at the end of the measurement; 0 if it is unknown.
         chunk_tokens: number of tokens whose logits were in memory at once; 0 if it is unknown.
         padding_mass: largest total probability of the padding rows at any token. A comparison with a reference leaves
             these rows out.
@@ -54,7 +54,7 @@ class Ranked:
     seconds: float
     fresh_tokens: int
     peak_memory_bytes: int
-    batch_tokens: int
+    pass_tokens: int
     chunk_tokens: int
     padding_mass: float
     notes: tuple[str, ...]
@@ -73,7 +73,7 @@ class Ranked:
             "seconds": self.seconds,
             "tokens_per_second": self.fresh_tokens / self.seconds if self.fresh_tokens and self.seconds else None,
             "peak_memory_bytes": self.peak_memory_bytes or None,
-            "batch_tokens": self.batch_tokens,
+            "batch_tokens": self.pass_tokens or None,
             "chunk_tokens": self.chunk_tokens or None,
         }
 
@@ -98,9 +98,9 @@ def measure(
 ) -> Ranked:
     """Rank every scored token of a corpus.
 
-    Finished work is written to folder/blocks every 30 s, after every million tokens, and at an interrupt
-    (KeyboardInterrupt, SystemExit). The next call with the same folder continues from there. The finished table is
-    folder/ranks.parquet.
+    Finished work is written to folder/blocks every 30 s, after every million tokens, at an interrupt
+    (KeyboardInterrupt, SystemExit), and if the engine fails. The next call with the same folder continues from there.
+    The finished table is folder/ranks.parquet.
 
     Args:
         engine: what computes the scores.
@@ -113,7 +113,7 @@ def measure(
 
     Raises:
         MeasurementError: the logits hold a NaN or an infinity (the error names the document and position), one sequence
-            alone does not fit into memory, or the folder belongs to another corpus.
+            alone does not fit into memory, the folder belongs to another corpus, or the engine failed.
 
     """
     for abandoned in folder.glob(".*.tmp"):  # the unfinished table of a killed process
@@ -147,7 +147,7 @@ def measure(
         seconds=seconds,
         fresh_tokens=sums.histogram.num_tokens - saved_tokens,
         peak_memory_bytes=engine.peak_memory_bytes,
-        batch_tokens=engine.batch_tokens,
+        pass_tokens=engine.pass_tokens,
         chunk_tokens=engine.chunk_tokens,
         padding_mass=engine.padding_mass,
         notes=tuple(engine.notes),
@@ -155,7 +155,7 @@ def measure(
 
 
 def _measure_missing(engine: Engine, blocks: Blocks, collector: Collector, progress: Callable[[int], object]) -> None:
-    """Score the batches that are not on disk. At an interrupt, write all scores to disk."""
+    """Score the batches that are not on disk. At an interrupt, or if the engine fails, write all scores to disk."""
     ranges: deque[range] = deque()  # the sequences of each batch that is being computed
 
     def batches() -> Iterator[Batch]:
@@ -170,6 +170,6 @@ def _measure_missing(engine: Engine, blocks: Blocks, collector: Collector, progr
                 if placed:
                     progress(placed)
             progress(collector.finish())
-        except (KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit, EngineFailed):
             collector.save()
             raise

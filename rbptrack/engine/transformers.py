@@ -99,6 +99,11 @@ class Transformers(Engine):
         return self._batch_tokens
 
     @property
+    def pass_tokens(self) -> int:
+        """The largest number of tokens of a forward pass, padding included. It falls if memory runs out."""
+        return self._batch_tokens
+
+    @property
     def chunk_tokens(self) -> int:
         """The number of tokens whose logits each worker has in memory at once. It falls if memory runs out."""
         return self._chunk_tokens

@@ -366,6 +366,32 @@ class Measurement(BaseModel):
     engine: Annotated[
         Text, Key(METHOD, "what computed the scores: `transformers`, or a server and its version", LAW, importable=True)
     ] = ""
+    head_dtype: Annotated[
+        Text,
+        Key(
+            METHOD,
+            "precision of the logits of a server, as a probe found it: `float32`, `bfloat16`, `float16` or `unknown`",
+            LAW,
+            importable=True,
+            determined_by=("engine",),
+            prefix="head ",
+        ),
+    ] = ""
+    server_name: Annotated[
+        Text,
+        Key(
+            METHOD,
+            "the server's name for the model, if only the user says that it is the model's repository or folder",
+            POINT,
+            prefix="served as ",
+        ),
+    ] = ""
+    server: Annotated[
+        Text,
+        Fact(
+            METHOD, "what the server said: its name for the model, its root, `max_model_len` and `system_fingerprint`"
+        ),
+    ] = ""
     reference: Annotated[
         Text, Fact(METHOD, "the reference model, whose predictions were compared with those of the model")
     ] = ""

@@ -21,6 +21,14 @@ from rbptrack.ranks.names import (
     rbp_name,
     se_name,
 )
+from rbptrack.ranks.prompt_logprobs import (
+    NO_ID,
+    PromptToken,
+    checked_token,
+    find_impossible,
+    vllm_prompt,
+    vllm_tokens,
+)
 from rbptrack.ranks.rank_and_rest import rank_and_rest_sums
 from rbptrack.ranks.sums import RankSums
 from rbptrack.ranks.table import MissingColumn, RankTable
@@ -31,6 +39,7 @@ __all__ = [
     "COMPARED",
     "COUNTED_COLUMNS",
     "HEADLINE_KS",
+    "NO_ID",
     "SCHEMA",
     "Column",
     "DocumentCounts",
@@ -38,10 +47,13 @@ __all__ = [
     "FloatArray",
     "IntArray",
     "MissingColumn",
+    "PromptToken",
     "RankHistogram",
     "RankSums",
     "RankTable",
     "check_k",
+    "checked_token",
+    "find_impossible",
     "is_rbp_column",
     "log_grid",
     "metric_label",
@@ -52,4 +64,6 @@ __all__ = [
     "se_name",
     "sum_by",
     "token_totals",
+    "vllm_prompt",
+    "vllm_tokens",
 ]

@@ -22,6 +22,7 @@ from rbptrack.sources.fingerprint import fingerprint as hash_settings
 from rbptrack.sources.hub import MissingRepository, NotCached
 from rbptrack.sources.manifest import ManifestFile, pin_file, reading
 from rbptrack.sources.pin import Pinned, pin_dataset, pin_model, pin_tokenizer
+from rbptrack.sources.server import ServedModel, find_served_model
 
 _T = TypeVar("_T")
 
@@ -38,6 +39,7 @@ class Cell:
         texts: the pinned dataset.
         reference: the pinned reference model; None without a reference.
         reference_tokenizer: the pinned tokenizer of the reference; None without a reference.
+        served: what the server of `model.server` said of the model; None if the model runs here.
         template: the file of `model.chat_template`; None if documents are not rendered, or with the tokenizer's own.
         description: the fields of the measurement that are known before it is made. All keys are among them.
         notes: remarks for the user, for example that sequences were shortened.
@@ -50,6 +52,7 @@ class Cell:
     texts: Pinned
     reference: Pinned | None
     reference_tokenizer: Pinned | None
+    served: ServedModel | None
     template: ManifestFile | None
     description: dict[str, Any]
     notes: tuple[str, ...] = ()
@@ -87,8 +90,8 @@ class Resolver:
         """Resolve a configuration to a cell.
 
         Raises:
-            BadInput: the model, tokenizer, dataset or reference cannot be found, or the dataset has several splits and
-                the configuration does not name one.
+            BadInput: the model, tokenizer, dataset or reference cannot be found, the dataset has several splits and the
+                configuration does not name one, or the server does not serve the model.
 
         """
         self._check_cached(config)
@@ -103,7 +106,8 @@ class Resolver:
             reference = self._pin_weights(config.reference)
             reference_tokenizer = self._pin_tokenizer(config.reference, reference)
             config = replace(config, reference=replace(config.reference, device=config.model.device))
-        config, notes = self._shorten_sequences(config, weights, reference)
+        served = self._find_served(config, weights) if config.model.server else None
+        config, notes = self._shorten_sequences(config, weights, reference, served)
         tokenizer = self._pin_tokenizer(config.model, weights)
         template = self._pin_template(config)
         description = describe(
@@ -114,11 +118,14 @@ class Resolver:
             chat_template=template.sha256 if template else self._own_template_hash(config, tokenizer),
             reference_commit=reference.identity if reference else "",
         )
+        description |= served.facts() if served else {}
         description["sweep"] = config.sweep
         description["forced"] = config.force
         description["dataset_commit"] = texts.identity
         description["tokenizer_commit"] = tokenizer.identity if config.model.tokenizer else ""
-        return Cell(config, weights, tokenizer, texts, reference, reference_tokenizer, template, description, notes)
+        return Cell(
+            config, weights, tokenizer, texts, reference, reference_tokenizer, served, template, description, notes
+        )
 
     def _look_up_once(self, key: tuple[str, ...], look_up: Callable[[], _T]) -> _T:
         if key not in self._results:
@@ -156,10 +163,15 @@ class Resolver:
             return None
         return self._look_up_once(("template", name), lambda: pin_file(user_path(name), "model.chat_template"))
 
+    def _find_served(self, config: Config, weights: Pinned) -> ServedModel:
+        model = config.model
+        key = ("server", model.server, model.server_name, model.repo, model.path, model.revision, weights.identity)
+        return self._look_up_once(key, lambda: find_served_model(model, config.engine, _read_vocab_size(weights)))
+
     def _shorten_sequences(
-        self, config: Config, weights: Pinned, reference: Pinned | None
+        self, config: Config, weights: Pinned, reference: Pinned | None, served: ServedModel | None
     ) -> tuple[Config, tuple[str, ...]]:
-        """Shorten the sequences to the maximum of the model and of the reference, if `dataset.shorten` allows it.
+        """Shorten the sequences to the maximum of model, reference and server, if `dataset.shorten` allows it.
 
         Returns the configuration and notes for the user. There is one note if sequences were shortened.
         """
@@ -173,13 +185,17 @@ class Resolver:
         for model, pinned in models:
             if max_length := self._max_sequence_length(pinned):
                 max_lengths[model.name] = max_length
+        if served is not None:
+            max_lengths[config.model.server] = served.max_length
         name = min(max_lengths, key=max_lengths.__getitem__, default="")
         if not name or not MIN_SEQ_LEN <= max_lengths[name] < dataset.seq_len:
             return config, ()
         length = max_lengths[name]
         context = max(1, dataset.context * length // dataset.seq_len)
-        shorter_model = "the model" if name == config.model.name else f"the reference {name}"
-        note = f"sequences have {length} tokens instead of {dataset.seq_len}, the most that {shorter_model} can read"
+        reader = f"the reference {name}"
+        if name in (config.model.name, config.model.server):
+            reader = "the model" if name == config.model.name else "the server"
+        note = f"sequences have {length} tokens instead of {dataset.seq_len}, the most that {reader} can read"
         return replace(config, dataset=replace(dataset, seq_len=length, context=context)), (note,)
 
     def _max_sequence_length(self, weights: Pinned) -> int:
@@ -242,6 +258,17 @@ def _read_template_hash(model: str, tokenizer: Pinned) -> str:
         return hashlib.sha256(template.encode()).hexdigest()
 
     return cached_line(f"chat-templates/{cache_key(source=tokenizer.identity)}", compute_hash)
+
+
+def _read_vocab_size(weights: Pinned) -> int:
+    """Return |V|, the number of a model's logits. The number is cached on disk."""
+
+    def read_config() -> str:
+        from rbptrack.models.architecture import load_config, vocab_size
+
+        return str(vocab_size(load_config(weights)))
+
+    return int(cached_line(f"vocabularies/{cache_key(source=weights.identity)}", read_config))
 
 
 def _read_max_sequence_length(weights: Pinned) -> int:

@@ -75,6 +75,7 @@ def plan(configs: Sequence[Config]) -> pd.DataFrame:
         - `download`: the bytes of weights that are not cached.
         - `seconds`: FLOPs divided by the FLOPs per second of a matrix product, plus elements divided by the elements
           per second of an exponential. Both are timed on the device. Small models spend most time on the elements.
+          NaN for a model on a server.
         - `status`: `to measure`, `measured`, `not cached` or `impossible`.
         - `error`: the RbptrackError that says why a cell cannot be measured.
 
@@ -170,6 +171,9 @@ class Planner:
             scored_tokens, read_tokens = self._estimate_tokens(cell)
         cost = _NO_COST | {"S": model_parameters.non_embedding, "parameters": model_parameters.total}
         cost["tokens"] = scored_tokens
+        if cell.served is not None:  # nothing is loaded here, and the speed of the server is unknown
+            flops = self._flops_per_token(cell.weights) * read_tokens
+            return cost | {"FLOPs": flops, "seconds": math.nan}
         for model, weights in _models(cell):
             parameters = self.loader.parameters(weights)
             cost["FLOPs"] += self._flops_per_token(weights) * read_tokens
@@ -179,10 +183,14 @@ class Planner:
         return cost
 
     def seconds(self, cell: Cell) -> float:
-        """Estimate the seconds of a cell without reading its texts; NaN if the size of the texts is unknown.
+        """Estimate the seconds of a cell without reading its texts.
+
+        The result is NaN if the size of the texts or the speed of the model's server is unknown.
 
         Raises BadInput if a model cannot be read.
         """
+        if cell.served is not None:
+            return math.nan
         _, read_tokens = self._estimate_tokens(cell)
         return read_tokens * sum(self._seconds_per_token(model, weights) for model, weights in _models(cell))
 

@@ -79,13 +79,7 @@ class Loader:
 
         """
         settings = self.check(cell)
-        with spinner(f"reading and tokenizing {cell.config.dataset.name}"):
-            corpus = self.corpus(cell)
-        tokenizer = self.tokenizer(cell.tokenizer)
-        for config, weights in ((cell.config.model, cell.weights), (cell.config.reference, cell.reference)):
-            if config is not None and weights is not None:
-                largest_id = int(corpus.token.max(initial=0))
-                check_token_ids(config.name, self.architecture(weights), tokenizer, largest_id)
+        corpus = self.checked_corpus(cell)
         with spinner(f"loading {cell.config.model.name}"):
             model = self._model.load(cell.config.model, cell.weights, settings.num_candidates, settings.excluded_ids)
             if cell.config.reference is None or cell.reference is None:
@@ -108,6 +102,17 @@ class Loader:
         if cell.fingerprint not in self._settings:
             self._settings[cell.fingerprint] = self._check_cell(cell)
         return self._settings[cell.fingerprint]
+
+    def checked_corpus(self, cell: Cell) -> Corpus:
+        """Return the dataset of a cell as sequences of tokens. Raises BadInput if the model has no row for a token."""
+        with spinner(f"reading and tokenizing {cell.config.dataset.name}"):
+            corpus = self.corpus(cell)
+        tokenizer = self.tokenizer(cell.tokenizer)
+        for config, weights in ((cell.config.model, cell.weights), (cell.config.reference, cell.reference)):
+            if config is not None and weights is not None:
+                largest_id = int(corpus.token.max(initial=0))
+                check_token_ids(config.name, self.architecture(weights), tokenizer, largest_id)
+        return corpus
 
     def corpus(self, cell: Cell) -> Corpus:
         """Return the dataset of a cell as sequences of tokens. Models with equal tokenizers share it."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # these modules import torch and transformers, which are load
 
     from rbptrack.corpus.sequences import Corpus
     from rbptrack.engine import Engine, Ranked
+    from rbptrack.models.architecture import ParameterCounts
     from rbptrack.models.causal import CausalModel
     from rbptrack.sweep.load import Loader
 
@@ -253,18 +254,17 @@ def _find_run_id(cell: Cell, store: Store) -> str:
 
 def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
     """Measure a cell. Writes the ranks and the record into the folder of the cell."""
-    from rbptrack.engine import Transformers
     from rbptrack.sweep.load import Loader
 
     began = time.time()
     failure_file(cell).unlink(missing_ok=True)
     loader = loader or Loader()
-    model, corpus = loader.load(cell)
+    engine, corpus, fields = _make_engine(cell, loader)
     check_unchanged(cell.files)
     cell.folder.mkdir(exist_ok=True)
     Outbox(store).write_address(cell.folder)
     tokenizer = loader.tokenizer(cell.tokenizer)
-    description = {**cell.description, **describe_model(model)}
+    description = {**cell.description, **fields}
 
     def finish(_: Ranked) -> dict[str, Any]:
         try:
@@ -274,8 +274,22 @@ def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
             raise
         return description
 
-    engine = Transformers(model, corpus, cell.config.engine)
     measure_loaded(cell.folder, cell.config, engine, corpus, tokenizer, finish, began=began, notes=cell.notes)
+
+
+def _make_engine(cell: Cell, loader: Loader) -> tuple[Engine, Corpus, dict[str, Any]]:
+    """Make the engine for a cell. Returns it with the corpus and the fields that the model determines."""
+    from rbptrack.engine import Served, Transformers
+
+    config = cell.config
+    if cell.served is None:
+        model, corpus = loader.load(cell)
+        return Transformers(model, corpus, config.engine), corpus, describe_model(model)
+    architecture = loader.architecture(cell.weights)
+    vocab_size = loader.check(cell).num_candidates
+    corpus = loader.checked_corpus(cell)
+    fields = describe_architecture(architecture, loader.parameters(cell.weights))
+    return Served(config.model, cell.served, corpus, vocab_size, config.engine), corpus, fields
 
 
 def measure_loaded(
@@ -354,6 +368,18 @@ def describe_model(model: CausalModel) -> dict[str, Any]:
     if model.reference is not None:
         fields["reference_params"] = model.reference.model.total_params
     return fields
+
+
+def describe_architecture(architecture: Any, parameters: ParameterCounts) -> dict[str, Any]:
+    """Return the fields of a measurement that the transformers config of a model determines, for a model elsewhere."""
+    from rbptrack.models.quantised import describe_quantisation
+
+    return {
+        "architecture": str(architecture.model_type),
+        "weights": describe_quantisation(architecture),
+        "non_embedding_params": parameters.non_embedding,
+        "total_params": parameters.total,
+    }
 
 
 def _usable_ks(config: Config, vocab_size: int) -> tuple[tuple[int, ...], tuple[str, ...]]:

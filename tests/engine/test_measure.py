@@ -393,7 +393,7 @@ def test_measure_halves_chunk_and_batch_if_memory_runs_out(
     cramped = with_little_memory(model, 100, fail)
     measurement = measure_model(cramped, corpus, tmp_path, config=engine, progress=progress.append)
     assert measurement.chunk_tokens < 64
-    assert measurement.batch_tokens <= 100
+    assert measurement.pass_tokens <= 100
     # There is a note for each time that a size was halved: once for the chunk and once for the batch, and more if
     # several threads ran out of memory one after the other.
     assert len(measurement.notes) >= 2
