@@ -372,7 +372,6 @@ class Measurement(BaseModel):
             METHOD,
             "precision of the logits of a server, as a probe found it: `float32`, `bfloat16`, `float16` or `unknown`",
             LAW,
-            importable=True,
             determined_by=("engine",),
             prefix="head ",
         ),

@@ -67,7 +67,8 @@ def test_every_column_has_a_meaning_and_follows_only_from_other_columns() -> Non
 def test_describe_returns_only_fields_and_all_keys_that_are_known() -> None:
     description = describe_config(config())
     assert description.keys() <= Measurement.model_fields.keys()
-    assert set(names_of(Key)) - description.keys() == {"reference_commit", "reference_dtype", "imported_as"}
+    elsewhere = {"reference_commit", "reference_dtype", "imported_as", "head_dtype", "server_name"}
+    assert set(names_of(Key)) - description.keys() == elsewhere
 
 
 @pytest.mark.parametrize(
