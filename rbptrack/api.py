@@ -1,6 +1,7 @@
-"""Functions for Python: measure a model in memory, read measurements from a store, fit laws, and run analyzers.
+"""Functions for Python: measure a model in memory, read, compare and analyse measurements, and fit laws.
 
-They need no config file. A measurement is logged only if its method `log` is called.
+They need no config file. A measurement is logged only if its method `log` is called. In notebooks, charts need no
+network: unless another renderer of Altair is enabled, this module enables one that puts Vega into each chart.
 """
 
 from __future__ import annotations
@@ -14,24 +15,29 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from html import escape
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.family import read_families
 from rbptrack.analysis.plugin import make_plugin
+from rbptrack.analysis.rank_store import RankStore
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Filters, Runs
-from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
+from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses, nearest, suggestion
+from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import compact
 from rbptrack.config.check import check_name
 from rbptrack.config.compose import config_from_values
 from rbptrack.config.schema import Config, SequenceRule
+from rbptrack.console.output import print_problem
 from rbptrack.discovery import ANALYZERS, find_plugins, run_analyzer
 from rbptrack.figures.charts import rank_distribution, themed
 from rbptrack.measurement.describe import describe
@@ -41,9 +47,12 @@ from rbptrack.measurement.record import read_measurement
 from rbptrack.ranks import DocumentCounts, FloatArray, RankHistogram, RankTable
 from rbptrack.ranks.names import HEADLINE_KS, metric_label, rbp_name, se_name
 from rbptrack.ranks.words import word_surprisal
+from rbptrack.reporting import comparison_report, render, run_analyzers
+from rbptrack.reporting.vega import show_without_network
 from rbptrack.stats.laws import laws_by_metric
 from rbptrack.sweep.measuring import describe_model, measure_loaded
 from rbptrack.tracking import Outbox, Store
+from rbptrack.tracking.training import active_run_id, link_training_run
 
 if TYPE_CHECKING:
     import altair
@@ -55,9 +64,49 @@ if TYPE_CHECKING:
 DEFAULT_KS = (1, 3, 10, 30, 100)
 DEFAULT_SEQ_LEN = 512
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _IN_MEMORY = "(in memory)"  # the path of weights and texts in the configuration, because they have none
 _MODEL_IN_USE = threading.Lock()  # held during a measurement, which puts the user's model into evaluation mode
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+_OTHER_KEYWORDS = {
+    "device": "The model stays on its device. Move it before, with model.to(device)",
+    "dtype": "The model keeps the precision of its weights. Choose it with from_pretrained(..., dtype=...)",
+    "batch_size": "Use batch_tokens, the number of tokens in one forward pass",
+    "max_length": "Use seq_len, the number of tokens in one sequence",
+    "block_size": "Use seq_len, the number of tokens in one sequence",
+    "stride": "Use context, the number of tokens that each sequence repeats from the one before",
+    "overlap": "Use context, the number of tokens that each sequence repeats from the one before",
+    "every": "The Trainer decides when to measure: set eval_strategy and eval_steps in TrainingArguments",
+    "name": "Use dataset for the name of the texts, family and size for those of the model",
+}
+"""What to do in place of a keyword that functions of other libraries have."""
+
+show_without_network()
+
+
+def check_keywords(function: str, given: Iterable[str], allowed: Sequence[str]) -> None:
+    """Raise BadInput if a keyword is not an argument of a function. The message names the right keyword."""
+    for name in given:
+        if name in allowed:
+            continue
+        near = suggestion(nearest(name, allowed)[:1]).strip()
+        remedy = _OTHER_KEYWORDS.get(name) or near or f"Its arguments: {', '.join(allowed)}"
+        raise BadInput(f"{function} has no argument {name}. {remedy}")
+
+
+def _names_keywords(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function so that it refuses an unknown keyword in one line, which names the right one."""
+    allowed = list(signature(function).parameters)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        check_keywords(function.__name__, kwargs, allowed)
+        return function(*args, **kwargs)
+
+    return call
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -155,24 +204,31 @@ class LoggableMeasurement:
             `tokens` (the number of tokens).
 
         """
-        texts = {int(number): text for number, text in json.loads((self.folder / TOKENS_FILE).read_text()).items()}
-        return word_surprisal(self.ranks, pd.read_parquet(self.folder / UNSCORED_FILE), texts)
+        return word_surprisal(self.ranks, pd.read_parquet(self.folder / UNSCORED_FILE), self.token_texts)
+
+    @property
+    def token_texts(self) -> dict[int, str]:
+        """The texts of the tokens, by token ID."""
+        return {int(number): text for number, text in json.loads((self.folder / TOKENS_FILE).read_text()).items()}
 
     def plot(self) -> altair.TopLevelMixin:
         """Draw the distribution of ranks as an Altair chart."""
         chart: altair.TopLevelMixin = themed(rank_distribution(self.histogram, self.name))
         return chart
 
-    def log(self, *, tracking_uri: str = "", experiment: str = "", sweep: str = "") -> str:
+    def log(self, *, tracking_uri: str = "", experiment: str = "", sweep: str = "", training_run_id: str = "") -> str:
         """Log the measurement as a run in a tracking store. Returns the run ID.
 
         If the store already has a measurement of this model on this dataset with equal ranks, no second run is made.
+        While an MLflow run is active, tags link this run and the measurement with each other.
 
         Args:
             tracking_uri: the address of the tracking store; default: MLFLOW_TRACKING_URI, or else MLflow's own store
                 in the working folder.
             experiment: the name of the MLflow experiment; default: MLFLOW_EXPERIMENT_NAME, or else `rbptrack`.
             sweep: the name of a sweep, by which `runs(sweep=...)` selects measurements.
+            training_run_id: the ID of the MLflow run that trains the model, to which tags link the measurement;
+                default: the active run, if there is one. It is a run of the store that `mlflow.get_tracking_uri` names.
 
         Raises:
             BadInput: the store cannot be written.
@@ -192,11 +248,15 @@ class LoggableMeasurement:
                 shutil.copy(self.folder / file, folder)
             record.write(folder)
             try:
-                return outbox.deliver(folder)
+                run_id = outbox.deliver(folder)
             except (StoreAway, StoreRefuses) as error:
                 outbox.add_copy(folder)
                 message = f"{error}; the measurement waits in mlruns/cells for the next command"
                 raise type(error)(message) from error
+        training_run_id = training_run_id or active_run_id()
+        if training_run_id:
+            link_training_run(outbox.store, run_id, training_run_id)
+        return run_id
 
     @property
     def _title(self) -> str:
@@ -220,6 +280,7 @@ class LoggableMeasurement:
         return f"<p>{escape(self._title)}</p>{self._table.to_html(index=False, border=0)}"
 
 
+@_names_keywords
 def measure(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -277,15 +338,19 @@ def measure(
     if seq_len is None:
         seq_len = min(DEFAULT_SEQ_LEN, max_sequence_length(model.config) or DEFAULT_SEQ_LEN)
     documents = [Document(str(number), (text,)) for number, text in enumerate(list_texts(texts))]
-    model_values = {
-        "family": family or str(model.config.model_type),
-        "size": size,
-        "checkpoint": checkpoint,
-        "training_tokens": training_tokens,
-        "dtype": str(model.dtype).removeprefix("torch."),
-    }
-    dataset_values = {"name": dataset, "sequence": sequence, "seq_len": seq_len, "context": context}
-    config = _make_config(model_values, dataset_values, _list_ks(k), batch_tokens)
+    config = make_config(
+        family=family or str(model.config.model_type),
+        size=size,
+        checkpoint=checkpoint,
+        training_tokens=training_tokens,
+        dtype=str(model.dtype).removeprefix("torch."),
+        dataset=dataset,
+        sequence=sequence,
+        seq_len=seq_len,
+        context=context,
+        k=k,
+        batch_tokens=batch_tokens,
+    )
     check_compatible(type(model).__name__, model.config, tokenizer, seq_len)
     corpus = build_corpus(tokenise(documents, tokenizer, separator=""), tokenizer, config.dataset)
     check_token_ids(type(model).__name__, model.config, tokenizer, int(corpus.token.max(initial=0)))
@@ -299,15 +364,28 @@ def measure(
     return result
 
 
-def _make_config(
-    model_values: dict[str, Any], dataset_values: dict[str, Any], ks: list[Any], batch_tokens: int
+def make_config(
+    *,
+    family: str,
+    size: str = "",
+    checkpoint: str = "",
+    training_tokens: float = 0,
+    dtype: str = "float32",
+    dataset: str = "texts",
+    sequence: str = "slide",
+    seq_len: int = DEFAULT_SEQ_LEN,
+    context: int = 32,
+    k: int | Sequence[int] = DEFAULT_KS,
+    batch_tokens: int = 0,
 ) -> Config:
     """Make the config for weights and texts in memory. Raises BadInput if a value is not allowed."""
+    model = {"family": family, "size": size, "checkpoint": checkpoint, "training_tokens": training_tokens}
+    texts = {"name": dataset, "sequence": sequence, "seq_len": seq_len, "context": context}
     config = config_from_values(
         {
-            "model": {**model_values, "path": _IN_MEMORY},
-            "dataset": {**dataset_values, "files": [_IN_MEMORY], "split": "all"},
-            "k": {"values": ks},
+            "model": {**model, "dtype": dtype, "path": _IN_MEMORY},
+            "dataset": {**texts, "files": [_IN_MEMORY], "split": "all"},
+            "k": {"values": _list_ks(k)},
             "engine": {"batch_tokens": batch_tokens},
         }
     )
@@ -410,6 +488,7 @@ def _check_model_and_tokenizer(model: Any, tokenizer: Any) -> None:
     check_tokenizer(tokenizer)
 
 
+@_names_keywords
 def runs(
     where: str = "",
     *,
@@ -420,7 +499,7 @@ def runs(
     sweep: str | Sequence[str] = (),
     tracking_uri: str = "",
     experiment: str = "",
-) -> Runs:
+) -> StoredRuns:
     """Select measurements from a tracking store.
 
     The attribute `frame` of the result has one row for each measurement. The method `ranks("nano-6k/stdlib")` of the
@@ -453,7 +532,8 @@ def runs(
         _list_patterns("dataset", dataset),
         _list_patterns("sweep", sweep),
     )
-    return Store(tracking_uri, experiment).runs(filters)
+    selected = Store(tracking_uri, experiment).runs(filters)
+    return StoredRuns(selected.frame, selected.store)
 
 
 def _list_patterns(name: str, value: str | Sequence[str]) -> list[str]:
@@ -463,12 +543,13 @@ def _list_patterns(name: str, value: str | Sequence[str]) -> list[str]:
     return list(patterns)
 
 
-def laws(runs: Runs, ks: Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
+@_names_keywords
+def laws(runs: Runs, k: int | Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
     """Fit the law y = A S^-alpha over the sizes S of each family, for y = CE and y = -ln RBP_k.
 
     Args:
         runs: measurements that `rbptrack.runs` selected.
-        ks: the k of RBP_k.
+        k: one or several k of RBP_k.
 
     Returns:
         One row for each family, dataset and metric. `low` and `high` are the ends of the 95% interval of alpha, and
@@ -476,7 +557,7 @@ def laws(runs: Runs, ks: Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
 
     """
     rows = []
-    for family, counts in read_families(runs, ks, min_sizes=2):
+    for family, counts in read_families(runs, _list_ks(k), min_sizes=2):
         for metric, law in laws_by_metric(family.s, counts).items():
             low, high = law.alpha.interval()
             exponent = {"alpha": law.alpha.value, "low": low, "high": high}
@@ -484,22 +565,121 @@ def laws(runs: Runs, ks: Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["family", "dataset", "metric", "alpha", "low", "high", "A", "R2", "sizes"])
 
 
-def analyze(runs: Runs, analyzer: str, **options: object) -> Report:
-    """Run an analyzer on measurements and return its report. The report is not logged.
+@_names_keywords
+def compare(
+    a: str | LoggableMeasurement,
+    b: str | LoggableMeasurement,
+    *,
+    k: int | Sequence[int] = HEADLINE_KS,
+    tracking_uri: str = "",
+    experiment: str = "",
+) -> Report:
+    """Compare two measurements of the same tokens, token by token.
+
+    Args:
+        a: the first measurement: the result of `measure`, or the name of a measurement in the tracking store, such as
+            `nano-6k/stdlib`.
+        b: the second measurement. Changes are those from the first to the second.
+        k: one or several k of RBP_k.
+        tracking_uri: the address of the tracking store; default: MLFLOW_TRACKING_URI, or else MLflow's own store in
+            the working folder.
+        experiment: the name of the MLflow experiment; default: MLFLOW_EXPERIMENT_NAME, or else `rbptrack`.
+
+    Returns:
+        A report. `results` has the change of each metric with its interval, `tables` the tokens and documents that
+        change most, and `figures` the change of each document and RBP_k of both against k.
+
+    Raises:
+        BadInput: the measurements do not exist, did not score the same tokens, or are the same.
+
+    """
+    if isinstance(a, LoggableMeasurement) and isinstance(b, LoggableMeasurement):
+        pair: Runs = _runs_in_memory([a, b])
+        first, second = pair
+    elif isinstance(a, str) and isinstance(b, str):
+        pair = Store(tracking_uri, experiment).runs()
+        first, second = pair.row(a), pair.row(b)
+    else:
+        raise BadInput("compare takes two results of measure, or two names of measurements in the store")
+    report, _ = comparison_report(pair, first, second, _list_ks(k))
+    return _with_themed_figures(report)
+
+
+class _InMemory(RankStore):
+    """Reads the ranks of measurements that are not logged. The ID of a run is its place in the list."""
+
+    def __init__(self, measurements: Sequence[LoggableMeasurement]) -> None:
+        self._measurements = measurements
+
+    def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
+        return self._measurements[int(run_id)].ranks
+
+    def token_texts(self, run_id: str) -> Mapping[int, str]:
+        return self._measurements[int(run_id)].token_texts
+
+
+def _runs_in_memory(measurements: Sequence[LoggableMeasurement]) -> Runs:
+    rows = [each.measurement.columns() | {"run_id": str(number)} for number, each in enumerate(measurements)]
+    return Runs(pd.DataFrame(rows), _InMemory(measurements))
+
+
+@_names_keywords
+def report(runs: Runs, path: str | Path = "", *, analyzers: str | Sequence[str] = ()) -> dict[str, Report]:
+    """Run the analyzers on measurements, and write the page with their results. The reports are not logged.
 
     Args:
         runs: measurements that `rbptrack.runs` selected.
-        analyzer: the name of the analyzer, as `rbptrack plugins` lists it.
-        **options: values for the analyzer's options, such as `ks=[1, 10]`.
+        path: the file of the page, such as `report.html`; empty for no page.
+        analyzers: the analyzers to run, one or several patterns of names; by default all.
+
+    Returns:
+        The reports with results, by the name of the analyzer. A report has `results` and `tables` (DataFrames) and
+        `figures` (charts).
 
     Raises:
-        BadInput: the analyzer or an option does not exist, or an option has a value that is not allowed.
-        RbptrackError: the analyzer cannot use these measurements, or it failed.
+        BadInput: no analyzer has such a name, or the name of the page does not end in .html.
 
     """
+    _check_runs(runs)
+    if path and Path(path).suffix != ".html":
+        raise BadInput(f"the name of a page must end in .html; got {str(path)!r:.60}")
+    classes = find_plugins(ANALYZERS).load_matching(_list_patterns("analyzers", analyzers))
+    analyses = run_analyzers(runs, [analyzer() for analyzer in classes], processes=1)
+    for analysis in analyses:
+        if analysis.problem:
+            print_problem(analysis.problem)
+    if path:
+        write_whole(Path(path), render(runs, analyses))
+    return {each.name: _with_themed_figures(each.report) for each in analyses if each.report and each.has_results}
+
+
+def _check_runs(runs: object) -> None:
     if not isinstance(runs, Runs):
         raise BadInput(f"runs must be the result of rbptrack.runs(); got {type(runs).__name__}")
-    plugin = make_plugin(find_plugins(ANALYZERS).load(str(analyzer)), options)
-    report = run_analyzer(plugin, runs)
+
+
+def _with_themed_figures(report: Report) -> Report:
     report.figures = {name: themed(figure) for name, figure in report.figures.items()}
     return report
+
+
+class StoredRuns(Runs):
+    """Measurements that `runs` read from a tracking store.
+
+    A selection, such as `runs[runs["ce"] < 4]`, has the same methods.
+    """
+
+    def analyze(self, analyzer: str, **options: object) -> Report:
+        """Run an analyzer and return its report. The report is not logged.
+
+        Args:
+            analyzer: the name of the analyzer, as `rbptrack plugins` lists it.
+            **options: values for the analyzer's options, such as `k=[1, 10]`.
+
+        Raises:
+            BadInput: the analyzer or an option does not exist, or an option has a value that is not allowed.
+            RbptrackError: the analyzer cannot use these measurements, or it failed.
+
+        """
+        plugin = make_plugin(find_plugins(ANALYZERS).load(str(analyzer)), options)
+        return _with_themed_figures(run_analyzer(plugin, self))

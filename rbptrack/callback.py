@@ -16,13 +16,15 @@ from transformers import (
     TrainingArguments,
 )
 
-from rbptrack.api import list_texts, measure
-from rbptrack.base.errors import first_line
+from rbptrack.api import check_keywords, list_texts, make_config, measure
+from rbptrack.base.errors import BadInput, first_line
+from rbptrack.models.architecture import check_compatible
 from rbptrack.models.tokenizer import check_tokenizer
 from rbptrack.ranks.names import HEADLINE_KS, rbp_name
 
 log = logging.getLogger(__name__)
 
+_MEASURE_OPTIONS = ("dataset", "family", "size", "seq_len", "context", "sequence", "batch_tokens")
 _NUM_COMPARED_EXAMPLES = 100  # the lengths of about this many training examples are compared
 
 
@@ -37,6 +39,10 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
     With `Trainer(callbacks=[RankCallback(...)])`, they reach `state.log_history` and `metric_for_best_model`, but not
     the loggers, because a Trainer logs its evaluation before it calls its callbacks.
 
+    With `log=True`, each evaluation is also logged as a measurement. While the model is trained, the commands `rbptrack
+    read` and `rbptrack report` show its checkpoints. If the Trainer logs to MLflow, tags link its
+    run with the measurements.
+
     The main process measures, and the other processes wait. The main process must hold the whole model (not sharded by
     FSDP or DeepSpeed ZeRO-3). If a measurement fails, its metrics are NaN, a warning is logged, and the training goes
     on. If the tracking store cannot be reached, the measurement waits in mlruns/cells, and the next command of rbptrack
@@ -45,17 +51,20 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
     Args:
         texts: the texts to measure; each is one document.
         tokenizer: the tokenizer of the model.
-        ks: the k of RBP_k. Values above the size of the vocabulary are left out.
+        k: one or several k of RBP_k. Values above the size of the vocabulary are left out.
         log: whether to log each measurement to a tracking store, with the checkpoint `step<n>`. The number of training
             tokens is the Trainer's count if `include_num_input_tokens_seen` is set. Otherwise it is computed from the
             batch size if all training examples have equal lengths, and is unknown if they have not.
         tracking_uri: the address of the tracking store; default: MLFLOW_TRACKING_URI, or else MLflow's own store in the
             working folder.
         experiment: the name of the MLflow experiment; default: MLFLOW_EXPERIMENT_NAME, or else `rbptrack`.
-        **measure_options: further arguments of `rbptrack.measure`: dataset, family, size, seq_len, context, sequence.
+        **measure_options: further arguments of `rbptrack.measure`: dataset, family, size, seq_len, context, sequence,
+            batch_tokens. With `log=True`, the default of family is the Trainer's `run_name`.
 
     Raises:
-        BadInput: the tokenizer cannot be used, `texts` is not a list of texts, or all texts are empty.
+        BadInput: an option is unknown or its value is not allowed, the tokenizer cannot be used, `texts` is not a list
+            of texts, or all texts are empty. When the Trainer is known: `seq_len` is larger than the model's maximum,
+            the tokenizer belongs to another model, or the logged measurements have no family.
 
     """
 
@@ -64,16 +73,18 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         texts: Sequence[str],
         tokenizer: PreTrainedTokenizerBase,
         *,
-        ks: Sequence[int] = HEADLINE_KS,
+        k: int | Sequence[int] = HEADLINE_KS,
         log: bool = False,
         tracking_uri: str = "",
         experiment: str = "",
         **measure_options: Any,
     ) -> None:
+        check_keywords("RankCallback", measure_options, [*_MEASURE_OPTIONS, "k", "log", "tracking_uri", "experiment"])
         check_tokenizer(tokenizer)
+        config = make_config(**{"family": "model", **measure_options, "k": k})
         self._texts = list_texts(texts)
         self._tokenizer = tokenizer
-        self._ks = list(ks)
+        self._ks = list(config.k.values)
         self._logs_measurements = log
         self._store_options = {"tracking_uri": tracking_uri, "experiment": experiment}
         self._measure_options = measure_options
@@ -81,9 +92,27 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
 
     def attach(self, trainer: Trainer) -> None:
         """Add this callback to a Trainer and send its metrics to the Trainer's loggers."""
+        self._check_trainer(trainer.args, trainer.model)
         if self not in trainer.callback_handler.callbacks:
             trainer.add_callback(self)
         self._trainer = trainer
+
+    def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Check the options that depend on the model and the Trainer, before the training begins."""
+        self._check_trainer(args, kwargs["model"])
+
+    def _check_trainer(self, args: TrainingArguments, model: Any) -> None:
+        """Raise BadInput if evaluations of this Trainer could not be measured or named."""
+        if self._logs_measurements and not self._measure_options.get("family"):
+            if not args.run_name:
+                raise BadInput(
+                    "log=True needs a name for the models: RankCallback(..., family=NAME), or run_name=NAME in "
+                    "TrainingArguments"
+                )
+            make_config(family=args.run_name)  # checks the name
+            self._measure_options["family"] = args.run_name
+        if "seq_len" in self._measure_options:
+            check_compatible(type(model).__name__, model.config, self._tokenizer, self._measure_options["seq_len"])
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Measure the model, and add its RBP_k and CE to the metrics of the evaluation."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,7 +18,7 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import rbptrack
-from rbptrack import LoggableMeasurement
+from rbptrack.api import LoggableMeasurement
 from rbptrack.base.errors import BadInput, MeasurementError
 from rbptrack.config.paths import embedded
 
@@ -108,8 +110,11 @@ def test_words_of_a_measurement_hold_its_texts_and_nats(measurement: LoggableMea
     assert 0 < complete["surprisal"].sum() <= nats + 1e-6
 
 
-def test_plot_of_a_measurement_is_a_vega_chart(measurement: LoggableMeasurement) -> None:
-    assert measurement.plot().to_dict()["$schema"]
+def test_plot_of_a_measurement_is_shown_without_a_network(measurement: LoggableMeasurement) -> None:
+    with alt.renderers.enable("rbptrack"):
+        html = dict(measurement.plot()._repr_mimebundle_())["text/html"]
+    assert "vegaEmbed(" in html
+    assert not re.findall(r"<script[^>]*src=|import\(|https?://cdn", html)
 
 
 def test_metrics_of_two_documents_have_no_standard_error(measurement: LoggableMeasurement) -> None:
@@ -283,11 +288,62 @@ def test_runs_that_select_nothing_name_the_datasets_of_the_store(nano: Nano) -> 
 def test_analyze_runs_an_analyzer_by_its_name_and_checks_its_options(nano: Nano) -> None:
     rbptrack.measure(*nano, TEXTS, seq_len=64, family="mine", dataset="two").log()
     runs = rbptrack.runs(dataset="two")
-    assert rbptrack.analyze(runs, "power_law", ks=[1, 10]).notes
+    assert runs.analyze("power_law", ks=[1, 10]).notes
+    assert runs[runs["ce"] > 0].analyze("power_law").notes
     with pytest.raises(BadInput, match="power_laws"):
-        rbptrack.analyze(runs, "power_laws")
+        runs.analyze("power_laws")
     with pytest.raises(BadInput, match="nonsense"):
-        rbptrack.analyze(runs, "power_law", nonsense=3)
+        runs.analyze("power_law", nonsense=3)
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_report_returns_the_reports_of_analyzers_and_writes_the_page(nano: Nano, tmp_path: Path) -> None:
+    rbptrack.measure(*nano, TEXTS, seq_len=64, family="mine", dataset="two").log()
+    runs = rbptrack.runs(dataset="two")
+    reports = rbptrack.report(runs, tmp_path / "page.html", analyzers="k_law")
+    assert list(reports) == ["k_law"]
+    assert len(reports["k_law"].results)
+    assert "mine on two" in (tmp_path / "page.html").read_text()
+    with pytest.raises(BadInput):
+        rbptrack.report(runs, "page.txt")
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_compare_of_measurements_in_memory_equals_that_of_logged_ones(nano: Nano) -> None:
+    other = AutoModelForCausalLM.from_pretrained(embedded("models/15k"), dtype=torch.float32)
+    first = rbptrack.measure(*nano, TEXTS, seq_len=64, family="a")
+    second = rbptrack.measure(other, nano[1], TEXTS, seq_len=64, family="b")
+    report = rbptrack.compare(first, second, k=[1, 7])
+    changes = report.frame("change").set_index("metric")["change"]
+    assert changes["ce"] == pytest.approx(second.ce - first.ce)
+    assert changes["rbp_7"] == pytest.approx(second.rbp(7) - first.rbp(7))
+    names = [each.name.replace(" ", "") for each in (first, second) if each.log()]
+    pd.testing.assert_frame_equal(rbptrack.compare(*names, k=[1, 7]).results, report.results)
+    assert set(report.figures) == {"changes", "curves"}
+    with pytest.raises(BadInput):
+        rbptrack.compare(first, "b")
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_words_of_a_logged_measurement_are_those_of_the_measurement(nano: Nano) -> None:
+    measured = rbptrack.measure(*nano, TEXTS, seq_len=64, family="mine", dataset="two")
+    measured.log()
+    pd.testing.assert_frame_equal(rbptrack.runs().words("mine-5.68k/two"), measured.words())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("device", "model.to"),
+        ("batch_size", "batch_tokens"),
+        ("max_length", "seq_len"),
+        ("ks", "k"),
+        ("famly", "family"),
+    ],
+)
+def test_measure_names_the_right_keyword(wrong: str, right: str, nano: Nano) -> None:
+    with pytest.raises(BadInput, match=rf"{wrong}\b.*{right}"):
+        rbptrack.measure(*nano, TEXTS, **{wrong: 8})
 
 
 @pytest.mark.parametrize("arguments", [{"sweep": "a\nb"}, {"sweep": 3}, {"experiment": "a\nb"}, {"tracking_uri": 3}])
@@ -309,9 +365,9 @@ def test_runs_refuses_a_filter_of_another_type(arguments: dict[str, Any]) -> Non
 
 
 @pytest.mark.usefixtures("empty_folder")
-def test_analyze_refuses_a_dictionary_in_place_of_runs() -> None:
+def test_report_refuses_a_dictionary_in_place_of_runs() -> None:
     with pytest.raises(BadInput):
-        rbptrack.analyze({"family": 3}, "power_law")  # type: ignore[arg-type]
+        rbptrack.report({"family": 3})  # type: ignore[arg-type]
 
 
 def test_runs_refuses_a_list_as_a_condition() -> None:

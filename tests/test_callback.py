@@ -51,7 +51,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trainer, Any, str
         disable_tqdm=True,
     )
     uri = f"sqlite:///{folder}/mlflow.db"
-    rank = RankCallback(TEXTS, tokenizer, ks=(1, 10, 10**6), seq_len=64, log=True, tracking_uri=uri, family="mine")
+    rank = RankCallback(TEXTS, tokenizer, k=(1, 10, 10**6), seq_len=64, log=True, tracking_uri=uri, family="mine")
     trainer = Trainer(model=model, args=arguments, train_dataset=examples, eval_dataset=examples[:1], callbacks=[rank])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -100,7 +100,7 @@ def test_callback_does_not_end_training_without_a_store_or_with_nan(
         model.get_output_embeddings().weight.data.fill_(math.nan)
     trainer, tokenizer, _ = trained
     unreachable = "http://127.0.0.1:9"  # no server listens at this port
-    callback = RankCallback(TEXTS, tokenizer, seq_len=64, log=True, tracking_uri=unreachable)
+    callback = RankCallback(TEXTS, tokenizer, seq_len=64, log=True, tracking_uri=unreachable, family="mine")
     metrics = {"eval_runtime": 1.0}
     callback.on_evaluate(trainer.args, TrainerState(), TrainerControl(), metrics=metrics, model=model)
     assert math.isnan(metrics["eval_rbp_10"]) == math.isnan(metrics["eval_rank_ce"]) == damaged
@@ -160,8 +160,53 @@ def test_callback_logs_training_tokens(two_sizes: str) -> None:
     runs = rbptrack.runs(family="mine", tracking_uri=two_sizes)
     tokens = dict(zip(runs.frame["checkpoint"], runs.frame["training_tokens"], strict=True))
     assert tokens == {"step1": 20, "step2": 40, "step3": 60}  # two examples of 10 tokens a step
-    report = rbptrack.analyze(runs, "training")
-    assert len(report.results)
+    assert len(runs.analyze("training").results)
+
+
+def test_tags_link_the_run_of_the_trainer_with_its_measurements(two_sizes: str) -> None:
+    client = MlflowClient(two_sizes)
+    runs = rbptrack.runs(family="mine", tracking_uri=two_sizes).frame
+    linked = set()
+    for run_id in runs["run_id"]:
+        training_run = client.get_run(client.get_run(run_id).data.tags["rbptrack.training_run"])
+        assert run_id in training_run.data.tags["rbptrack.measurements"].split(",")
+        linked.add(training_run.info.run_id)
+    assert len(linked) == 2
+    assert not list(Store(two_sizes, "rbptrack").verify())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"seqlen": 64}, {"every": 10}, {"seq_len": 0}, {"sequence": "x"}, {"k": 0}, {"family": "a\nb"}, {"n": 1}],
+)
+def test_callback_refuses_a_wrong_option_when_it_is_made(options: dict[str, Any]) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(embedded("tokenizer"))
+    with pytest.raises(BadInput):
+        RankCallback(TEXTS, tokenizer, **options)
+
+
+@pytest.mark.parametrize("options", [{"seq_len": 10**6}, {"log": True}])
+def test_callback_refuses_before_the_training_what_the_trainer_does_not_allow(
+    options: dict[str, Any], trained: tuple[Trainer, Any, str], tmp_path: Path
+) -> None:
+    """nano has 512 positions, and the Trainer has no run_name from which logged measurements could take a family."""
+    trainer, tokenizer, _ = trained
+    arguments = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
+    with pytest.raises(BadInput):
+        RankCallback(TEXTS, tokenizer, **options).attach(trainer)
+    with pytest.raises(BadInput):
+        Trainer(model=trainer.model, args=arguments, callbacks=[RankCallback(TEXTS, tokenizer, **options)])
+
+
+def test_callback_names_the_family_after_the_run_of_the_trainer(
+    trained: tuple[Trainer, Any, str], tmp_path: Path
+) -> None:
+    trainer, tokenizer, _ = trained
+    arguments = TrainingArguments(str(tmp_path), run_name="own", use_cpu=True, report_to="none")
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    callback = RankCallback(TEXTS, tokenizer, seq_len=64, log=True, tracking_uri=uri)
+    Trainer(model=trainer.model, args=arguments, eval_dataset=trainer.eval_dataset, callbacks=[callback]).evaluate()
+    assert rbptrack.runs(tracking_uri=uri)["family"].tolist() == ["own"]
 
 
 @pytest.mark.parametrize("texts", [None, "one text", ["", ""], [3]])

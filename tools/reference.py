@@ -49,7 +49,7 @@ plugins. On the site that `make docs` builds, this page shows all signatures.
 
 ::: rbptrack.api
     options:
-      members: [measure, LoggableMeasurement, runs, laws, analyze]
+      members: [measure, LoggableMeasurement, runs, StoredRuns, compare, laws, report]
 
 ::: rbptrack.callback.RankCallback
 

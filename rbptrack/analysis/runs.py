@@ -20,6 +20,7 @@ from rbptrack.base.formatting import counted, readable_text
 from rbptrack.config.patterns import matches_patterns, natural_key
 from rbptrack.measurement.columns import COLUMN_PARTS, DISTINGUISHING_COLUMNS, DTYPE_BY_COLUMN
 from rbptrack.ranks import HEADLINE_KS, is_rbp_column, rbp_name
+from rbptrack.ranks.words import word_surprisal
 
 _MAX_SHOWN = 60  # the most rows that are printed when `Runs` is displayed
 
@@ -230,6 +231,20 @@ class Runs(RankReader):
             texts.append(f"id {token}" if text is None else json.dumps(readable_text(text), ensure_ascii=False))
         return texts
 
+    def words(self, run: str | pd.Series) -> pd.DataFrame:
+        """Return the words of the texts of one run with their surprisal in nats. A word is a text between blanks.
+
+        Returns:
+            One row for each word, in the order of the texts: `document`, `word`, `surprisal` (the sum of -ln p over the
+            tokens of the word; NaN if one of them is not scored, such as the first token of a text), `worst_rank` and
+            `tokens` (the number of tokens).
+
+        Raises:
+            Unreadable: the ranks or the texts cannot be read.
+
+        """
+        return word_surprisal(self.ranks(run), self.unscored(run), self.saved_token_texts(run))
+
     def scores(self) -> pd.DataFrame:
         """Return the imported scores of tasks, one row for each score, with the columns of `SCORES`."""
         return self.store.scores()
@@ -249,7 +264,7 @@ class Runs(RankReader):
 
     def _make_selection(self, rows: pd.DataFrame) -> Runs:
         """Return some of the measurements. They share the counts that this object keeps in memory."""
-        selected = Runs(rows, self.store)
+        selected = type(self)(rows, self.store)
         selected._counts_cache = self._counts_cache
         selected.unreadable = self.unreadable
         return selected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
 import typer
@@ -20,12 +20,11 @@ from rbptrack.console.output import command_line, print_text
 if TYPE_CHECKING:
     import pandas as pd
 
-    from rbptrack.analysis import Report, Runs
+    from rbptrack.analysis import Runs
     from rbptrack.reporting import Analysis
     from rbptrack.stats.changes import Changes
 
 _K_TEXT = re.compile(r"[1-9]\d{0,9}", re.ASCII)
-_NUM_WORST = 10  # number of tokens and of documents in the tables of the report
 _NUM_NAMED = 5  # number of documents that the terminal names
 _EXPLAINED_COLUMNS = ("deciding", "moved", "lost", "gained")  # each is explained by a line below the tables
 
@@ -46,16 +45,16 @@ def compare(
     out: ExtraPage = None,
 ) -> int:
     """Compare two measurements of the same tokens, token by token."""
-    from rbptrack.analysis.pairs import FEW_UNITS, compare_runs, worst_documents
-    from rbptrack.reporting import Analysis, print_report, print_unreadable
+    import pandas as pd
+
+    from rbptrack.analysis.pairs import FEW_UNITS
+    from rbptrack.reporting import Analysis, comparison_report, print_report, print_unreadable
 
     k_numbers = _parse_ks(ks)
     runs = selection.runs()
     first = runs.row(a)
     second = runs.row(b)
-    changes = compare_runs(runs, first, second, ks=k_numbers, worst=_NUM_WORST)
-    rises = worst_documents(runs, first, changes, _NUM_WORST)
-    report = _make_report(runs, first, second, changes, rises)
+    report, changes = comparison_report(runs, first, second, k_numbers)
     summary = f"{second['name']} compared with {first['name']}"
     analysis = Analysis("compare", report, leads=True, summary=summary)
     print_report(analysis)
@@ -72,7 +71,7 @@ def compare(
     exit_code, judgement = _judge(changes, tolerance)
     print_text(f"with a tolerance of {tolerance:g}: {second['name']} is {judgement}")
     if exit_code == 0 and changes.num_units < FEW_UNITS:
-        print_text(_text_on_largest_rises(rises))
+        print_text(_text_on_largest_rises(report.tables.get("worst_documents", pd.DataFrame())))
     return exit_code
 
 
@@ -84,26 +83,6 @@ def _parse_ks(text: str) -> list[int]:
     if not elements or not all(map(_K_TEXT.fullmatch, elements)):
         raise BadInput(f"--k must be whole numbers of at least 1, such as 1,10,100; got {format_value(text)}")
     return [int(element) for element in elements]
-
-
-def _make_report(
-    runs: Runs, first: pd.Series[Any], second: pd.Series[Any], changes: Changes, rises: pd.DataFrame
-) -> Report:
-    from rbptrack.analysis.family import BY_DOCUMENT
-    from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, worst_tokens
-    from rbptrack.analysis.report import Report
-
-    report = Report(CHANGES_GLOSSARY)
-    add_changes(report, changes, family=str(second["family"]), dataset=str(second["dataset"]))
-    unread = runs.unread_groups.get(str(first["run_id"]))
-    if unread:
-        report.notes.append(f"{unread}, {BY_DOCUMENT}.")
-    if changes.worst_tokens:
-        report.tables["worst"] = worst_tokens(runs, second, changes.worst_tokens)
-    if len(rises):
-        report.tables["worst_documents"] = rises
-    report.headline = _headline(report, first["name"], second["name"])
-    return report
 
 
 def _judge(changes: Changes, tolerance: float) -> tuple[int, str]:
@@ -146,17 +125,3 @@ def _write_pages(pair: Runs, analysis: Analysis, out: Path, *, title: str, comma
         print_text(f"no reading page: {error}")
     write_whole(out, render(pair, [analysis], title=title, command=command, reading=link))
     print_text(f"page     {short_path(out)}")
-
-
-def _headline(report: Report, a: str, b: str) -> str:
-    """State how much more or less cross-entropy B has than A, and whether the difference may be chance."""
-    from rbptrack.ranks import CE
-
-    changes = report.frame("change")
-    row = changes[changes["metric"] == CE].iloc[0]
-    difference = format_number(abs(row["change"]), ".4f")
-    if float(difference) == 0:  # the printed digits show no difference
-        return f"{b} has the same cross-entropy as {a} to four decimals."
-    doubt = {"undecided": "; the difference may be chance", "": "; there are too few documents to test it"}
-    direction = "more" if row["change"] > 0 else "less"
-    return f"{b} has {difference} nats {direction} cross-entropy than {a}{doubt.get(row['verdict'], '')}."

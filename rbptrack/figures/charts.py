@@ -152,6 +152,7 @@ def facets(
     colour: str = "family",
     facet: str = "dataset",
     dash: str = "",
+    label: str = "",
     log: str = "x",
     line: bool = True,
     null: float | None = None,
@@ -167,6 +168,7 @@ def facets(
         colour: the column whose values get a colour and a shape each.
         facet: the column whose values get a panel each. If the frame lacks it, there is one panel.
         dash: the column whose values get a dash pattern each. If empty, all lines are solid.
+        label: a column that only the tooltip shows; empty for none.
         log: the axes that are logarithmic: "x", "y", "xy" or "".
         line: whether points are connected by lines.
         null: the y at which a dashed line is drawn. If None, there is no such line.
@@ -177,7 +179,7 @@ def facets(
 
     """
     _check_rows(frame, [x, y, colour], [x, colour, facet, dash, "model", "size"] if line else [])
-    frame = _drawn_columns(frame, ["model", "size", colour, facet, dash, x, y])
+    frame = _drawn_columns(frame, [label, "model", "size", colour, facet, dash, x, y])
     chart = alt.Chart(inline_data(frame))
     selection = legend_selection(colour)
     points = chart.encode(axis_encoding(frame[x], alt.X, log="x" in log), **by_colour(frame[colour], selection))

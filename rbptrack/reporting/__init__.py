@@ -2,6 +2,7 @@
 
 from rbptrack.base.formatting import estimate_text
 from rbptrack.reporting.analyses import Analysis, run_analyzers
+from rbptrack.reporting.comparison import comparison_report
 from rbptrack.reporting.page import render
 from rbptrack.reporting.reading import MAX_TOKENS, render_reading
 from rbptrack.reporting.save import save_figures, save_reports
@@ -12,6 +13,7 @@ __all__ = [
     "MAX_TOKENS",
     "Analysis",
     "ResultsTable",
+    "comparison_report",
     "estimate_text",
     "print_report",
     "print_summary",

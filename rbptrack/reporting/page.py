@@ -7,21 +7,18 @@ called.
 from __future__ import annotations
 
 import base64
-import functools
 import gzip
 import json
 import platform
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pandas as pd
-import pyarrow as pa
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 import rbptrack
@@ -30,7 +27,7 @@ from rbptrack.base.errors import first_line
 from rbptrack.base.formatting import compact, counted, estimate_text, listed, p_text, short_hash
 from rbptrack.console.output import print_problem
 from rbptrack.figures import charts
-from rbptrack.figures.drawing import CannotDraw, draw
+from rbptrack.figures.drawing import CannotDraw
 from rbptrack.ranks import HEADLINE_KS, rbp_name
 from rbptrack.reporting.analyses import Analysis
 from rbptrack.reporting.tables import (
@@ -40,8 +37,7 @@ from rbptrack.reporting.tables import (
     value_text,
     verdict_texts,
 )
-from rbptrack.sources.cache import cached_table
-from rbptrack.sources.fingerprint import fingerprint
+from rbptrack.reporting.vega import vega_script
 
 _MAX_PLAIN_CSV = 20_000  # bytes of a table. The page holds larger tables compressed
 _MAX_LINK_BYTES = 180_000  # bytes of the links to all tables together. Tables that do not fit are only in the store
@@ -49,7 +45,6 @@ _MAX_ROWS = 100  # rows of a folded table on the page. Its CSV has all rows
 _MAX_LINE = 120  # characters. A longer sentence may not fit into a line of the page
 _CLAUSE_END = re.compile(r"; |(?<=[a-z)])\. (?=[A-Z])")
 _GLYPHS = "●■▲◆✚▼◀▶"  # the characters for charts.SHAPES, in the same order
-_VEGA_SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
 def render(
@@ -80,7 +75,7 @@ def render(
 
     """
     try:
-        vega = _vega_script()
+        vega = vega_script()
         no_vega = ""
     except CannotDraw as error:
         vega = ""
@@ -131,21 +126,6 @@ def families_and_datasets(frame: pd.DataFrame) -> str:
         values = sorted(frame[column].dropna().unique())
         names.append(listed(values) if len(values) <= 3 else f"{len(values)} {noun}")
     return f"{names[0] or 'no family'} on {names[1] or 'no dataset'}"
-
-
-@functools.cache
-def _vega_script() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed as one script. It is cached on disk, because it takes a second to make.
-
-    Raises CannotDraw if V8, which makes the script, cannot run on this machine.
-    """
-
-    def bundle() -> pa.Table:
-        return pa.table({"script": [draw("javascript_bundle", snippet=_VEGA_SNIPPET).decode()]})
-
-    parts = {"snippet": _VEGA_SNIPPET} | {name: version(name) for name in ("vl-convert-python", "altair")}
-    table = cached_table(f"vega/{fingerprint(parts)}", pa.schema({"script": pa.string()}), bundle)
-    return str(table["script"][0].as_py()).replace("</script", "<\\/script")
 
 
 def _lead_values(lead: Analysis | None) -> dict[str, Any]:

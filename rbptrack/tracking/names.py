@@ -25,6 +25,8 @@ class Tag:
     DAMAGED = TAG_PREFIX + "damaged"  # the faults of a measurement that `verify --repair` marked
     LOGGED_MODEL = TAG_PREFIX + "logged_model"  # tag of a LoggedModel: the hash of what distinguishes models
     COVERS = TAG_PREFIX + "covers"  # tag of a sweep or analysis: the number of measurements that it used
+    TRAINING_RUN = TAG_PREFIX + "training_run"  # the ID of the run that trained the model
+    MEASUREMENTS = TAG_PREFIX + "measurements"  # tag of a run that trains a model: the IDs of its measurements
     WRITER = TAG_PREFIX + "writer"  # `Connection.lock_name` of the process that began the run
     NOTE = "mlflow.note.content"  # the description on MLflow's page
 

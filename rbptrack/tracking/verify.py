@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from rbptrack.tracking.artifacts import Artifacts
     from rbptrack.tracking.experiment import Experiment
 
-_NOT_COMPARED = frozenset({Tag.SEAL, Tag.WRITER, Tag.DAMAGED, *(TAG_PREFIX + label for label in names_of(Label))})
+_NOT_COMPARED = frozenset(
+    {Tag.SEAL, Tag.WRITER, Tag.DAMAGED, Tag.TRAINING_RUN, *(TAG_PREFIX + label for label in names_of(Label))}
+)
 """Tags that are not in records, and labels, which everybody may change."""
 
 _FILES_OF_RBPTRACK = (

@@ -20,7 +20,7 @@ def run_python(words: list[str], folder: Path) -> None:
 def test_code_blocks_of_python_page_run_in_an_empty_folder(tmp_path: Path) -> None:
     page = (ROOT / "docs/howto/python.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 8
     (tmp_path / "page.py").write_text("\n".join(blocks))
     run_python(["page.py"], tmp_path)
 

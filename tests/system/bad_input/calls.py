@@ -80,11 +80,11 @@ def calls() -> Iterator[tuple[str, Callable[[], object]]]:
     for name, values in POWER_LAW.items():
         for value in values:
             options = {name: value}
-            yield f"power_law({options})", lambda o=options: rbptrack.analyze(rbptrack.runs(), "power_law", **o)
+            yield f"power_law({options})", lambda o=options: rbptrack.runs().analyze("power_law", **o)
     for analyzer in ("nothing", "", 3, None):
-        yield f"analyze(runs, {analyzer!r})", lambda a=analyzer: rbptrack.analyze(rbptrack.runs(), a)
+        yield f"runs().analyze({analyzer!r})", lambda a=analyzer: rbptrack.runs().analyze(a)
     for runs in (None, 3, "runs", []):
-        yield f"analyze({runs!r}, power_law)", lambda r=runs: rbptrack.analyze(r, "power_law")
+        yield f"report({runs!r})", lambda r=runs: rbptrack.report(r)
     for key in ("nothing", "", "nano-6k/"):
         yield f"runs()[{key!r}]", lambda k=key: rbptrack.runs()[k]
         yield f"runs().ranks({key!r})", lambda k=key: rbptrack.runs().ranks(k)
