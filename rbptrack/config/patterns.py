@@ -28,7 +28,6 @@ _SIZE_WORDS = ("tiny", "small", "base", "medium", "large", "xl", "xxl")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmbt]?)", re.IGNORECASE)
 _SIZE_PART = re.compile(r"(?:^|[-_])(\d+(?:\.\d+)?[kmbt])(?=$|[-_])", re.ASCII | re.IGNORECASE)
 
-_MAX_SIZE_RATIO = 1.5  # a size is suggested in place of a missing size if they differ by at most this factor
 _ELEMENT = re.compile(r"\s*('[^']*'|\"[^\"]*\"|[^,]+)")  # an element of a list; a comma in quotes does not end it
 
 # Configs that must be named: `hf` and `files` need further keys, and `default` is another name for nano/115k.
@@ -149,7 +148,8 @@ def no_match_error(group: str, element: str, names: Sequence[str]) -> BadInput:
     known_sizes = sizes_by_family(names)
     family, _, size = element.removeprefix("!").partition("/")
     if family in known_sizes and size:
-        return _missing_size_error(group, element, known_sizes[family])
+        near = [f"{family}/{near_size}" for near_size in nearest(size, known_sizes[family])]
+        return unknown_name(group, element, [f"{family}/{known_size}" for known_size in known_sizes[family]], near)
     if family in known_sizes:
         return _missing_slash_error(group, element, known_sizes[family])
     if element in [path.name for path in Path().iterdir()]:
@@ -172,35 +172,6 @@ def _missing_slash_error(group: str, element: str, sizes: Sequence[str]) -> BadI
         f"{group}={element} names a family. Use '{group}={family}/*' for all its sizes, or "
         f"{group}={family}/{sizes[0]} for one. Sizes: {shortened_list(sizes, limit=30)}"
     )
-
-
-def _missing_size_error(group: str, element: str, sizes: Sequence[str]) -> BadInput:
-    family, _, size = element.removeprefix("!").partition("/")
-    near = [f"{family}/{near_size}" for near_size in _near_sizes(size, sizes)]
-    return unknown_name(group, element, [f"{family}/{known_size}" for known_size in sizes], near)
-
-
-def _near_sizes(size: str, sizes: Sequence[str]) -> list[str]:
-    """Return the size that is nearest to a missing size, if they differ by a factor of at most 1.5.
-
-    If the missing size does not begin with a number, or differs from a size only in capitals, return the sizes with a
-    similar spelling.
-    """
-    requested_number = _leading_number(size)
-    if size.lower() in sizes or not requested_number:
-        return nearest(size, sizes)
-    ratios = {}
-    for known_size in sizes:
-        if number := _leading_number(known_size):
-            ratios[known_size] = max(number / requested_number, requested_number / number)
-    nearest_size = min(ratios, key=ratios.__getitem__, default="")
-    return [nearest_size] if nearest_size and ratios[nearest_size] <= _MAX_SIZE_RATIO else []
-
-
-def _leading_number(size: str) -> float:
-    """Return the number with which a size begins, such as 7e7 for `70m`, or 0 if it does not begin with a number."""
-    match = _SIZE.fullmatch(size)
-    return float(match[1]) * _FACTOR_OF_SUFFIX[match[2].lower()] if match else 0.0
 
 
 def sizes_by_family(names: Iterable[str]) -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ from datetime import datetime
 from rbptrack.analysis import Analyzer, Runs
 from rbptrack.base import markup
 from rbptrack.base.errors import RbptrackError, StoreAway
-from rbptrack.base.formatting import counted, listed, short_path
+from rbptrack.base.formatting import counted, short_path
 from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import print_problem, print_text, program_name
 from rbptrack.console.progress import spinner
@@ -72,7 +72,6 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
         command = f"{program_name()} {shlex.join(words)}"
         sweep = _FinishedSweep(store, sweep_name, command, began, tuple(progress.outcomes.values()))
         num_problems += sweep.analyse(analyzers)
-        _print_command_for_other_ks(settings.k.values, analyzers, sweep_name)
     return int(num_problems > 0)
 
 
@@ -208,19 +207,6 @@ def _retry_deliveries(cells: Mapping[int, Cell], store: Store, progress: _SweepP
         waiting_text = f"waiting on this disk: {counted(len(waiting), 'finished measurement')}"
         print_problem(f"{reason}; {waiting_text}. {program_name()} sync delivers them")
     return len(waiting)
-
-
-def _print_command_for_other_ks(ks: Sequence[int], analyzers: Sequence[Analyzer], sweep: str) -> None:
-    """Print the command that analyses the k that the leading analyzer does not show.
-
-    If the sweep logs every k that this analyzer shows, nothing is printed.
-    """
-    lead = next((analyzer for analyzer in analyzers if analyzer.leads), None)
-    ks_in_table = getattr(lead, "ks", ())
-    missing_ks = [str(k) for k in ks if k not in ks_in_table]
-    if lead is not None and missing_ks and not set(ks_in_table) <= set(ks):
-        words = shlex.join(["analyze", lead.name, f"ks={','.join(missing_ks)}", "--sweep", sweep])
-        print_text(f"for k = {listed(missing_ks)}: {program_name()} {words}")
 
 
 @dataclass(frozen=True)
