@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import pandas as pd
 
 from rbptrack.analysis.rank_store import RankStore
-from rbptrack.base.errors import FileAccessError, MissingArtifact, RbptrackError, StoreAway, file_access_error
-from rbptrack.base.files import sha256
+from rbptrack.base.errors import BadInput, FileAccessError, MissingArtifact, RbptrackError, StoreAway, file_access_error
+from rbptrack.base.files import replacing, sha256
 from rbptrack.base.parquet import read_table
 from rbptrack.measurement.files import (
     DOCUMENTS_FILE,
@@ -29,7 +32,13 @@ from rbptrack.sources import cache
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.names import Tag
 
+if TYPE_CHECKING:
+    from mlflow.store.artifact.artifact_repo import ArtifactRepository
+
 T = TypeVar("T")
+
+PARALLEL = 8
+"""The number of files that are sent or fetched at the same time."""
 
 
 class Artifacts(RankStore):
@@ -166,6 +175,49 @@ class Artifacts(RankStore):
                 self.locations[run_id] = self.connection.client.get_run(run_id).info.artifact_uri
         return self.locations[run_id]
 
+    def list_files(self, run_id: str) -> set[str]:
+        """Return the names of a run's artifacts."""
+        folder = local_path(self._location(run_id))
+        if folder is not None:  # MLflow's own listing fails if the system cannot read one of the files
+            return {path.name for path in folder.glob("*")}
+        with self.connection.translated_errors():
+            return {entry.path for entry in self._repository(run_id).list_artifacts()}
+
+    def download(self, run_id: str, names: Iterable[str], folder: Path) -> dict[str, Path]:
+        """Download artifacts into a folder, several at a time, without using the cache. Return their paths by name.
+
+        If the artifacts are on this machine, they are not copied, and their own paths are returned.
+        """
+        if local_path(self._location(run_id)) is not None:
+            return {name: self.artifact(run_id, name) for name in names}
+        paths = {name: folder / name for name in names}
+        repository = self._repository(run_id)
+
+        def fetch(name: str) -> None:
+            # The public `download_artifacts` would list the artifacts for each file.
+            repository._download_file(name, str(paths[name]))  # type: ignore[no-untyped-call]
+
+        with self.connection.translated_errors(), ThreadPoolExecutor(PARALLEL) as pool:
+            futures = {name: pool.submit(fetch, name) for name in paths}
+            for name, future in futures.items():
+                if error := future.exception():
+                    raise self._download_error(run_id, name, error, folder) from error
+        return paths
+
+    def keep_copies(self, run_id: str, paths: Iterable[Path]) -> None:
+        """Copy files that this process has uploaded to the cache, so that nothing downloads them again."""
+        if local_path(self._location(run_id)) is not None:
+            return
+        folder = _cache_folder() / run_id
+        with suppress(OSError, BadInput):  # the files are downloaded when they are needed
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in paths:
+                with replacing(folder / path.name) as copy:
+                    shutil.copyfile(path, copy)
+
+    def _repository(self, run_id: str) -> ArtifactRepository:
+        return artifact_repository(self._location(run_id), self.connection)
+
     def _download_to_cache(self, run_id: str, name: str) -> Path:
         """Download an artifact to the cache, unless the cache already has it. Return the path of the copy."""
         cached = _cache_folder() / run_id / name
@@ -173,35 +225,24 @@ class Artifacts(RankStore):
             cached.parent.mkdir(parents=True, exist_ok=True)
             # The finished download is moved in one step, so an interrupted download leaves no partial file behind.
             with tempfile.TemporaryDirectory(dir=_cache_folder()) as folder:
-                self.download(run_id, name, Path(folder)).replace(cached)
+                self.download(run_id, [name], Path(folder))[name].replace(cached)
         return cached
 
-    def download(self, run_id: str, name: str, folder: Path) -> Path:
-        """Download an artifact into a folder without using the cache. Return the path of the copy.
+    def _download_error(self, run_id: str, name: str, error: BaseException, folder: Path) -> RbptrackError:
+        """Return the error for the user if a download failed: the artifact is missing, or cannot be fetched now."""
+        if access_error := file_access_error(error, folder):
+            return access_error
+        if name not in self.list_files(run_id):
+            return MissingArtifact(f"run {run_id} lacks its artifact {name}")
+        reason = str(error).strip().rpartition("\n")[2]  # MLflow gives the reason of the system at the end
+        return StoreAway(f"the artifact {name} of run {run_id} cannot be downloaded ({reason}): try again later")
 
-        If the artifact is on this machine, it is not copied, and its own path is returned.
-        """
-        if local_path(self._location(run_id)) is not None:
-            return self.artifact(run_id, name)
-        import mlflow.artifacts
-        from mlflow.exceptions import MlflowException
 
-        with self.connection.translated_errors():
-            try:
-                return Path(
-                    mlflow.artifacts.download_artifacts(
-                        run_id=run_id, artifact_path=name, tracking_uri=self.connection.uri, dst_path=str(folder)
-                    )
-                )
-            except (MlflowException, OSError) as error:
-                names = {entry.path for entry in self.connection.client.list_artifacts(run_id)}
-                if name in names:
-                    reason = str(error).strip().rpartition("\n")[2]  # MLflow gives the reason of the system at the end
-                    away = StoreAway(
-                        f"the artifact {name} of run {run_id} cannot be downloaded ({reason}): try again later"
-                    )
-                    raise file_access_error(error, folder) or away from error
-                raise MissingArtifact(f"run {run_id} lacks its artifact {name}") from error
+def artifact_repository(address: str, connection: Connection) -> ArtifactRepository:
+    """Return MLflow's access to the artifacts at an address. MlflowClient would ask for the address for each file."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    return get_artifact_repository(address, tracking_uri=connection.uri)
 
 
 def _changed_file_error(run_name: str, file: str) -> MissingArtifact:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _KIND_TAG = "mlflow.experimentKind"
 _TRAINING = "custom_model_development"  # without this value, MLflow shows its page for LLM applications
+_DESCRIPTION_TAG = "mlflow.note.content"
 _MAX_RUNS_PER_PAGE = 1000  # largest number of runs in one answer of the store
 _SPECIAL_IN_ADDRESSES = set("?#%")
 
@@ -26,12 +27,18 @@ class Experiment:
     Args:
         connection: the connection to the store.
         name: the name of the experiment.
+        description: Markdown for the experiment's page, if it has no description yet.
+
+    Attributes:
+        tags: the tags of the experiment. They are read when the experiment is first found.
 
     """
 
-    def __init__(self, connection: Connection, name: str) -> None:
+    def __init__(self, connection: Connection, name: str, description: str) -> None:
         self.connection = connection
         self.name = name
+        self.tags: dict[str, str] = {}
+        self._description = description
         self._id: str | None = None
 
     def find(self) -> str | None:
@@ -40,6 +47,7 @@ class Experiment:
             experiment = self._fetch_experiment()
             if experiment is not None:
                 self._id = str(experiment.experiment_id)
+                self.tags = dict(experiment.tags)
         return self._id
 
     def find_or_create(self) -> str:
@@ -48,27 +56,36 @@ class Experiment:
         if self.find() is None:
             from mlflow.exceptions import MlflowException
 
+            tags = {_KIND_TAG: _TRAINING, _DESCRIPTION_TAG: self._description}
             with self.connection.translated_errors():
                 try:
-                    self._id = client.create_experiment(self.name, self._artifact_location(), {_KIND_TAG: _TRAINING})
+                    self._id = client.create_experiment(self.name, self._artifact_location(), tags)
+                    self.tags = tags
                 except MlflowException:
                     if self.find() is None:  # if it is found, another process created it at the same time
                         raise
         return str(self._id)
 
     def check_writable(self) -> None:
-        """Check that this user may write, by setting a tag to its present value.
+        """Check that this user may write, by setting the description of the experiment.
 
         Raises:
             StoreRefuses: the store does not let this user write.
             StoreAway: the store does not answer.
 
         """
+        self.find_or_create()
+        description = self.tags.get(_DESCRIPTION_TAG, self._description)
+        self.tags.pop(_DESCRIPTION_TAG, None)  # sets it even if it does not change
+        self.set_tag(_DESCRIPTION_TAG, description)
+
+    def set_tag(self, name: str, value: str) -> None:
+        """Set a tag of the experiment, unless it has this value."""
         experiment_id = self.find_or_create()
-        client = self.connection.client
-        with self.connection.translated_errors():
-            kind = client.get_experiment(experiment_id).tags.get(_KIND_TAG, _TRAINING)
-            client.set_experiment_tag(experiment_id, _KIND_TAG, kind)
+        if self.tags.get(name) != value:
+            with self.connection.translated_errors():
+                self.connection.client.set_experiment_tag(experiment_id, name, value)
+            self.tags[name] = value
 
     def search(self, condition: str, *, max_runs: int = 0) -> Iterator[Run]:
         """Yield runs that are not deleted, the newest first. Yield none if the store or experiment does not exist yet.

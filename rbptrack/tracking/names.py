@@ -27,6 +27,7 @@ class Tag:
     COVERS = TAG_PREFIX + "covers"  # tag of a sweep or analysis: the number of measurements that it used
     TRAINING_RUN = TAG_PREFIX + "training_run"  # the ID of the run that trained the model
     MEASUREMENTS = TAG_PREFIX + "measurements"  # tag of a run that trains a model: the IDs of its measurements
+    COLOURS = TAG_PREFIX + "colours"  # tag of an experiment: the colour of each dataset's runs (JSON)
     WRITER = TAG_PREFIX + "writer"  # `Connection.lock_name` of the process that began the run
     NOTE = "mlflow.note.content"  # the description on MLflow's page
 
@@ -42,3 +43,16 @@ DEFAULT_EXPERIMENT = "rbptrack"
 
 REPORTS_SUFFIX = "-reports"
 """The end of the name of the experiment of sweeps, analyses and scores. It follows the name of the other experiment."""
+
+MEASUREMENTS_NOTE = (
+    "Measurements of rbptrack. A run is one model on one dataset: how well the model ranks the right next token. "
+    "`rbp_10` is the share of tokens with a rank of at most 10, and `ce` is the cross-entropy in nats per token. "
+    "To see charts, click on *Views* and then on *CE and RBP_k*. The laws are in the experiment of the same name that "
+    "ends in `-reports`."
+)
+"""The description of the experiment of measurements (Markdown)."""
+
+REPORTS_NOTE = (
+    "Sweeps, reports and imported scores of rbptrack. The artifact `report.html` of a run is the page with its figures."
+)
+"""The description of the experiment of reports (Markdown)."""

@@ -76,9 +76,8 @@ class Outbox:
     def deliver(self, folder: Path, *, keep_folder: bool = False) -> str:
         """Log a finished measurement as a run, and remove its folder.
 
-        If the store already has an equivalent finished run (`Store.find_equivalent`), no second run is created. A
-        forced measurement always gets a run of its own. A folder that waits for another store is logged to this store
-        as well, but stays in its place.
+        If the store already has an equivalent finished run (`Store.log`), no second run is created. A folder that waits
+        for another store is logged to this store as well, but stays in its place.
 
         Args:
             folder: the folder with record.json and the files that it names.
@@ -103,7 +102,7 @@ class Outbox:
             if not folder.exists() and (run_id := self.store.find(folder.name)):  # another process was faster
                 return run_id
             record, seal = _read_checked_record(folder)
-            run_id = self.store.find_delivered(record, seal) or self.store.log(folder, record, seal, pictures)
+            run_id = self.store.log(folder, record, seal, pictures)
             if not keep_folder and not waits_for_other_store:
                 _remove_delivered(folder)
         return run_id

@@ -35,10 +35,12 @@ from rbptrack.tracking import view
 from rbptrack.tracking.artifacts import Artifacts
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.experiment import Experiment
-from rbptrack.tracking.models import find_or_create_logged_model
+from rbptrack.tracking.models import LoggedModels
 from rbptrack.tracking.names import (
     COVERS_FILE,
     DEFAULT_EXPERIMENT,
+    MEASUREMENTS_NOTE,
+    REPORTS_NOTE,
     REPORTS_SUFFIX,
     SCORES_FILE,
     Kind,
@@ -72,10 +74,11 @@ class Store(Artifacts):
         experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME", "") or DEFAULT_EXPERIMENT
         check_store(uri, experiment)
         super().__init__(Connection(uri))
-        self.measurements = Experiment(self.connection, experiment)
-        self.reports = Experiment(self.connection, experiment + REPORTS_SUFFIX)
+        self.measurements = Experiment(self.connection, experiment, MEASUREMENTS_NOTE)
+        self.reports = Experiment(self.connection, experiment + REPORTS_SUFFIX, REPORTS_NOTE)
         self._measurement_writer = RunWriter(self.measurements)
         self._report_writer = RunWriter(self.reports)
+        self._logged_models = LoggedModels(self.measurements)
 
     @property
     def uri(self) -> str:
@@ -113,14 +116,7 @@ class Store(Artifacts):
         run is not equivalent.
         """
         run = self._find_newest(FINGERPRINT_TAG, record.fingerprint)
-        if run is None:
-            return None
-        if record.measurement.imported_as and int(record.began * 1000) > run.info.start_time:
-            metrics = {name: value for name, value in run.data.metrics.items() if name not in record.curves()}
-            if (metrics, run.data.params) != (record.metrics(), record.params()):
-                return None
-        run_id: str = run.info.run_id
-        return run_id
+        return run.info.run_id if run and _is_equivalent(run, record) else None
 
     def find_all(self, fingerprints: Collection[str]) -> dict[str, str]:
         """Return the IDs of the newest finished runs by fingerprint. A fingerprint without a run is left out."""
@@ -137,21 +133,12 @@ class Store(Artifacts):
                 run_ids.setdefault(fingerprint, run.info.run_id)
         return run_ids
 
-    def find_delivered(self, record: MeasurementRecord, seal: str) -> str | None:
-        """Return the ID of the finished run of a record, or None if the record must still be logged.
+    def log(self, folder: Path, record: MeasurementRecord, seal: str, pictures: Sequence[Path] = ()) -> str:
+        """Log a measurement as a run, unless the store has an equivalent run, and return the ID of the run.
 
         If the measurement was not forced, any equivalent run counts (`find_equivalent`). If it was forced, only the run
-        with the record's seal counts.
-        """
-        if not record.measurement.forced:
-            return self.find_equivalent(record)
-        run = self._find_newest(Tag.SEAL, seal)
-        return run.info.run_id if run else None
-
-    def log(self, folder: Path, record: MeasurementRecord, seal: str, pictures: Sequence[Path] = ()) -> str:
-        """Log a measurement as a run, and return the ID of the run. If this fails, the incomplete run is deleted.
-
-        The caller must hold the lock of the connection.
+        with the record's seal counts. If logging fails, the incomplete run is deleted, or becomes FAILED. Incomplete
+        runs of earlier attempts are treated in the same way. The caller must hold the lock of the connection.
 
         Args:
             folder: the folder with record.json and the files that it names.
@@ -160,28 +147,40 @@ class Store(Artifacts):
             pictures: additional artifacts, which the record does not name.
 
         """
-        writer = self._measurement_writer
-        writer.delete_unfinished(f" and tags.`{FINGERPRINT_TAG}` = '{record.fingerprint}'")
         measurement = record.measurement
+        same = f"tags.`{Tag.KIND}` = '{Kind.MEASUREMENT}' and tags.`{FINGERPRINT_TAG}` = '{record.fingerprint}'"
+        runs = list(self.measurements.search(same))  # newest first
+        finished = [run for run in runs if run.info.status == "FINISHED"]
+        if measurement.forced:
+            equivalent = [run for run in finished if run.data.tags.get(Tag.SEAL) == seal]
+        else:
+            equivalent = [run for run in finished[:1] if _is_equivalent(run, record)]
+        writer = self._measurement_writer
+        writer.discard_unfinished(runs)
+        if equivalent:
+            return str(equivalent[0].info.run_id)
         tags = {
             **record.tags(),
             Tag.KIND: Kind.MEASUREMENT,
             Tag.SEAL: seal,
             Tag.NOTE: describe_measurement(measurement),
+            view.COLOUR: self._colour(measurement.dataset),
         }
         run = writer.create(record.title, tags, record.began)
         run_id: str = run.run_id
+        self.locations[run_id] = run.artifact_uri
+        files = [folder / name for name in (*sorted(record.files), RECORD_FILE)]
         try:
-            model_id = find_or_create_logged_model(self.measurements, measurement, run_id)
+            model_id = self._logged_models.find_or_create(measurement, run_id)
             writer.log_record(run_id, record, model_id)
             writer.log_inputs(run_id, measurement, model_id)
-            files = [folder / name for name in (*sorted(record.files), RECORD_FILE)]
             writer.add_files(run, [*files, *pictures])
             writer.end(run_id, "FINISHED", record.ended)
         except BaseException:
-            with suppress(RbptrackError):  # a run that cannot be deleted now is deleted by the next delivery
-                writer.delete(run_id)
+            with suppress(RbptrackError):  # a run that cannot be discarded now is discarded by the next delivery
+                writer.discard(run_id)
             raise
+        self.keep_copies(run_id, files)
         return run_id
 
     def log_failure(self, name: str, description: Mapping[str, Any], reason: str) -> str:
@@ -240,6 +239,7 @@ class Store(Artifacts):
                     elif tag in run.data.tags:
                         client.delete_tag(run_id, tag)
                 client.set_tag(run_id, Tag.NOTE, describe_measurement(new))
+                client.set_tag(run_id, view.COLOUR, self._colour(new.dataset))
                 client.update_run(run_id, name=new.title)
                 lines.append(f"{old.title} -> {new.title}")
         return lines
@@ -293,7 +293,7 @@ class Store(Artifacts):
                 ended=time.time(),
             )
             seal = record.write(folder)
-            writer.delete_unfinished()
+            writer.discard_unfinished(self.reports.search("attributes.status = 'RUNNING'"))
             run = writer.create(name, stored_tags | {Tag.SEAL: seal, Tag.NOTE: description}, record.began)
             run_id: str = run.run_id
             writer.add_files(run, [folder / file for file in (*contents, RECORD_FILE)])
@@ -323,21 +323,23 @@ class Store(Artifacts):
         return earlier
 
     def save_view(self) -> str:
-        """Save the view *CE and RBP_k* in the Views menu of MLflow's page, and give each dataset a colour.
+        """Save the view *CE and RBP_k* in the Views menu of MLflow's page.
 
         Returns the end of the view's address, which follows the address of the server.
         """
-        experiment = self.measurements.find_or_create()
-        client = self.connection.client
-        runs = list(self.measurements.search(_FINISHED))
-        with self.connection.write_lock(), self.connection.translated_errors():
-            for run_id, colour in view.missing_colours(runs).items():
-                client.set_tag(run_id, view.COLOUR, colour)
-            previous = client.get_experiment(experiment).tags.get(view.TAG, "")
-            value = view.view_tag({name for run in runs for name in run.data.metrics}, previous)
-            if value != previous:
-                client.set_experiment_tag(experiment, view.TAG, value)
-        return view.view_address(experiment)
+        names = {name for run in self.finished_runs() for name in run.data.metrics}
+        with self.connection.write_lock():
+            experiment_id = self.measurements.find_or_create()
+            previous = self.measurements.tags.get(view.TAG, "")
+            self.measurements.set_tag(view.TAG, view.view_tag(names, previous))
+        return view.view_address(experiment_id)
+
+    def _colour(self, dataset: str) -> str:
+        """Return the colour of a dataset's runs. A tag of the experiment keeps the colours of all datasets."""
+        self.measurements.find_or_create()
+        colours = view.with_colour(dataset, self.measurements.tags.get(Tag.COLOURS, ""))
+        self.measurements.set_tag(Tag.COLOURS, json.dumps(colours))
+        return colours[dataset]
 
     # Read
 
@@ -462,6 +464,14 @@ class Store(Artifacts):
         return BadInput(
             f"{store} has no finished measurement in the experiment {self.experiment}: measure something first"
         )
+
+
+def _is_equivalent(run: Any, record: MeasurementRecord) -> bool:
+    """Return whether MLflow's finished run of a fingerprint is equivalent to a record (`Store.find_equivalent`)."""
+    if not record.measurement.imported_as or int(record.began * 1000) <= run.info.start_time:
+        return True
+    metrics = {name: value for name, value in run.data.metrics.items() if name not in record.curves()}
+    return bool((metrics, run.data.params) == (record.metrics(), record.params()))
 
 
 def _rbp_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -124,6 +124,8 @@ def _faults_of_run(store: Artifacts, run: Run, experiment: Experiment, measureme
     try:
         for text in _differences_from_record(store, run):
             yield replace(fault, text=text, imported_from=imported_from)
+    except MissingArtifact as error:  # it was deleted after the artifacts were listed
+        yield replace(fault, text=str(error), imported_from=imported_from)
     except (FileAccessError, OSError) as error:
         access_error = file_access_error(error, fault.name)
         if access_error is None:
@@ -176,7 +178,7 @@ def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         try:
-            content = store.download(run_id, RECORD_FILE, folder).read_bytes()
+            content = store.download(run_id, [RECORD_FILE], folder)[RECORD_FILE].read_bytes()
             if record_seal(content) != run.data.tags.get(Tag.SEAL):
                 yield f"{RECORD_FILE} does not match its seal"
                 return
@@ -187,20 +189,16 @@ def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
             yield first_line(error)
             return
         yield from _changed_facts(run, record)
-        client = store.connection.client
         for name, curve in record.curves().items():
             with store.connection.translated_errors():
-                history = client.get_metric_history(run_id, name)
+                history = store.connection.client.get_metric_history(run_id, name)
             if sorted((point.step, point.value) for point in history) != sorted(curve.items()):
                 yield f"the curve {name} was altered"
-        damaged: list[str] = []
-        for file in record.files:
-            damaged += _faults_of_file(store, run_id, file, record, folder)
+        stored_files = store.list_files(run_id)
+        damaged = list(_faults_of_files(store, run_id, record, stored_files, folder))
         yield from damaged
         if isinstance(record, MeasurementRecord) and RANKS_FILE in record.files and not damaged:
             yield from _faults_of_numbers(record, folder)
-        with store.connection.translated_errors():
-            stored_files = {entry.path for entry in client.list_artifacts(run_id)}
         # Users may add files with other names.
         for file in sorted(stored_files.intersection(_FILES_OF_RBPTRACK) - record.files.keys()):
             yield f"{file} was added"
@@ -256,19 +254,18 @@ def _changed_values(kind: str, sealed: dict[str, Any], stored: dict[str, Any]) -
             yield f"the {kind} {name} is {stored[name]}; it was {sealed[name]}"
 
 
-def _faults_of_file(store: Artifacts, run_id: str, file: str, record: Record, folder: Path) -> Iterator[str]:
-    """Yield the differences between an artifact and the record.
+def _faults_of_files(
+    store: Artifacts, run_id: str, record: Record, stored_files: Set[str], folder: Path
+) -> Iterator[str]:
+    """Yield the differences between artifacts and the record.
 
-    An artifact on a server is downloaded into a folder. Ranks and documents stay there, or are linked there.
+    Artifacts on a server are downloaded into a folder. Artifacts on this machine are linked there.
     """
-    try:
-        path = store.download(run_id, file, folder)
-    except MissingArtifact:
+    for file in sorted(record.files.keys() - stored_files):
         yield f"{file} is missing"
-        return
-    if sha256(path) != record.files[file]:
-        yield f"{file} is damaged"
-    if file not in (RANKS_FILE, DOCUMENTS_FILE):
-        (folder / file).unlink(missing_ok=True)
-    elif path.parent != folder:
-        (folder / file).symlink_to(path.absolute())
+    paths = store.download(run_id, record.files.keys() & stored_files, folder)
+    for file, path in sorted(paths.items()):
+        if sha256(path) != record.files[file]:
+            yield f"{file} is damaged"
+        if path.parent != folder:
+            (folder / file).symlink_to(path.absolute())

@@ -10,14 +10,9 @@ import base64
 import json
 import time
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from rbptrack.measurement.document import TAG_PREFIX
-
-if TYPE_CHECKING:
-    from mlflow.entities import Run
+from typing import Any
 
 KEY = "rbptrack"
 NAME = "CE and RBP_k"
@@ -74,22 +69,10 @@ def view_tag(metrics: Collection[str], previous: str = "") -> str:
     return json.dumps(view, sort_keys=True)
 
 
-def missing_colours(runs: Sequence[Run]) -> dict[str, str]:
-    """Return the colours of those runs that do not have the colour of their dataset, by run ID.
-
-    `runs` has the runs of measurements, newest first. A dataset keeps the colour that its oldest coloured run has.
-    """
-    oldest_first = [(run, run.data.tags.get(f"{TAG_PREFIX}dataset", "")) for run in reversed(runs)]
-    colour_of_dataset: dict[str, str] = {}
-    for run, dataset in oldest_first:
-        if COLOUR in run.data.tags:
-            colour_of_dataset.setdefault(dataset, run.data.tags[COLOUR])
-    for _, dataset in oldest_first:
-        if dataset not in colour_of_dataset:
-            unused = [colour for colour in _PALETTE if colour not in colour_of_dataset.values()]
-            colour_of_dataset[dataset] = unused[0] if unused else _PALETTE[len(colour_of_dataset) % len(_PALETTE)]
-    missing = {}
-    for run, dataset in oldest_first:
-        if run.data.tags.get(COLOUR) != colour_of_dataset[dataset]:
-            missing[run.info.run_id] = colour_of_dataset[dataset]
-    return missing
+def with_colour(dataset: str, text: str) -> dict[str, str]:
+    """Return the colours of datasets in a text (JSON), and a colour for one more dataset if it has none."""
+    colours: dict[str, str] = json.loads(text) if text.startswith("{") else {}
+    if dataset not in colours:
+        unused = [colour for colour in _PALETTE if colour not in colours.values()]
+        colours[dataset] = unused[0] if unused else _PALETTE[len(colours) % len(_PALETTE)]
+    return colours

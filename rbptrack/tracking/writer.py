@@ -6,27 +6,29 @@ import getpass
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from rbptrack.base import markup
+from rbptrack.base.errors import StoreRefuses
 from rbptrack.base.files import sync, sync_tree
 from rbptrack.base.formatting import counted
 from rbptrack.base.secrets import without_password
 from rbptrack.measurement.document import Measurement
 from rbptrack.measurement.record import MeasurementRecord
 from rbptrack.ranks.names import metric_label, rbp_name
-from rbptrack.tracking.artifacts import local_path
+from rbptrack.tracking.artifacts import PARALLEL, artifact_repository, local_path
 from rbptrack.tracking.experiment import Experiment
 from rbptrack.tracking.names import Tag
 
 if TYPE_CHECKING:
-    from mlflow.entities import Metric, RunInfo
+    from mlflow.entities import Metric, Run, RunInfo
 
 _MAX_TAG_LENGTH = 8000  # largest number of characters in a tag of MLflow
-_METRICS_PER_REQUEST = 900  # MLflow accepts 1000
+_METRICS_PER_REQUEST = 900  # MLflow accepts 1000 metrics and params together
 _PARAMS_PER_REQUEST = 100  # MLflow accepts 100
 _DIGEST_LENGTH = 8  # characters of the hash of the texts; the param documents_hash holds the whole hash
 _DESCRIBED_K = 10  # k of the RBP_k in the description of a run
@@ -36,7 +38,7 @@ class RunWriter:
     """Writes the runs of one experiment.
 
     The caller must hold the connection's lock for writing. No other process then writes runs under this lock. A run
-    that was begun under this lock and is still RUNNING is left over from a process that has ended. It can be deleted.
+    that was begun under this lock and is still RUNNING is left over from a process that has ended.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -107,12 +109,14 @@ class RunWriter:
         from mlflow.entities import Param
 
         entries = [Param(name, value) for name, value in params.items()]
+        requests = max(-(-len(entries) // _PARAMS_PER_REQUEST), -(-len(metrics) // _METRICS_PER_REQUEST))
         with self._connection.translated_errors():
-            client = self._connection.client
-            for first in range(0, len(entries), _PARAMS_PER_REQUEST):
-                client.log_batch(run_id, params=entries[first : first + _PARAMS_PER_REQUEST])
-            for first in range(0, len(metrics), _METRICS_PER_REQUEST):
-                client.log_batch(run_id, metrics=metrics[first : first + _METRICS_PER_REQUEST])
+            for i in range(requests):
+                self._connection.client.log_batch(
+                    run_id,
+                    params=entries[i * _PARAMS_PER_REQUEST : (i + 1) * _PARAMS_PER_REQUEST],
+                    metrics=metrics[i * _METRICS_PER_REQUEST : (i + 1) * _METRICS_PER_REQUEST],
+                )
 
     def log_inputs(self, run_id: str, measurement: Measurement, model_id: str | None) -> None:
         """Log the dataset and the LoggedModel of a measurement."""
@@ -132,11 +136,10 @@ class RunWriter:
 
         Call this method before `end`, because a FINISHED run must have all its files.
         """
-        if not paths:
-            return
+        repository = artifact_repository(run.artifact_uri, self._connection)
         with self._connection.translated_errors():
-            for path in paths:
-                self._connection.client.log_artifact(run.run_id, str(path))
+            with ThreadPoolExecutor(PARALLEL) as pool:
+                list(pool.map(repository.log_artifact, map(str, paths)))
             location = local_path(run.artifact_uri)
             if location and location.is_dir():
                 sync_tree(location)
@@ -148,24 +151,27 @@ class RunWriter:
         with self._connection.translated_errors():
             self._connection.client.set_terminated(run_id, status, end_time=int(ended * 1000))
 
-    def delete_unfinished(self, condition: str = "") -> None:
-        """Delete the unfinished runs of processes that died while they held the lock that this process holds now.
+    def discard_unfinished(self, runs: Iterable[Run]) -> None:
+        """Discard those of some runs that a process began under the lock that this process holds now, and died.
 
         Runs that were begun under another lock are left alone, because their processes may still be writing. If such a
         process died, its run stays RUNNING until a process with that lock writes again, or until somebody deletes the
         run in MLflow. rbptrack reads only FINISHED runs.
-
-        Args:
-            condition: an additional condition of MLflow's filter, beginning with ` and `.
-
         """
-        for run in self._experiment.search(f"attributes.status = 'RUNNING'{condition}"):
-            if run.data.tags.get(Tag.WRITER) == self._connection.lock_name:
-                self.delete(run.info.run_id)
+        for run in runs:
+            if run.info.status == "RUNNING" and run.data.tags.get(Tag.WRITER) == self._connection.lock_name:
+                self.discard(run.info.run_id)
 
-    def delete(self, run_id: str) -> None:
-        with self._connection.translated_errors():
-            self._connection.client.delete_run(run_id)
+    def discard(self, run_id: str) -> None:
+        """Delete a run that was not completed. If the server does not let this user delete, the run becomes FAILED."""
+        client = self._connection.client
+        try:
+            with self._connection.translated_errors():
+                client.delete_run(run_id)
+        except StoreRefuses:
+            with self._connection.translated_errors():
+                client.set_tag(run_id, Tag.FAILURE, "the process that logged this run was interrupted")
+                client.set_terminated(run_id, "FAILED")
 
 
 def dataset_input(measurement: Measurement) -> dict[str, str]:

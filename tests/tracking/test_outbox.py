@@ -105,7 +105,7 @@ def test_deliver_waiting_completes_a_delivery_that_was_killed_after_any_step(
     with monkeypatch.context() as patch:
         patch.setattr(RunWriter, step, interrupt_after(getattr(RunWriter, step)))
         # A killed process cannot delete its incomplete run either.
-        patch.setattr(RunWriter, "delete", interrupt)
+        patch.setattr(RunWriter, "discard", interrupt)
         with pytest.raises(KeyboardInterrupt):
             Outbox(store).deliver(folder)
     assert folder.exists()
