@@ -278,7 +278,7 @@ def test_run_with_a_store_that_is_away_keeps_measurements_for_the_next_run(
     store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monkeypatch.context() as patch:
-        for method in ("find", "find_all", "find_delivered", "check_writable", "log_failure", "runs"):
+        for method in ("find", "find_all", "log", "check_writable", "log_failure", "runs"):
             patch.setattr(Store, method, raising(StoreAway("the tracking store does not answer")))
         assert sweep.run(configs("model=nano/6k,nano/15k"), []) == 1
     assert "does not answer" in capsys.readouterr().err

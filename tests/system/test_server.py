@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import mlflow.artifacts
 import numpy as np
 import pytest
 import requests
 from mlflow import MlflowClient
+from mlflow.store.artifact.mlflow_artifacts_repo import MlflowArtifactsRepository
 
 from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
@@ -161,16 +161,20 @@ def test_two_machines_that_deliver_the_same_cells_at_once_log_each_once(
 def test_artifacts_are_downloaded_once_and_again_if_the_copy_is_damaged(
     server: Server, write_cell: WriteCell, working_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RBPTRACK_CACHE", str(working_folder / "cache"))
+    monkeypatch.setenv("RBPTRACK_CACHE", str(working_folder / "cache of the writer"))
     run_id = Outbox(Store(server.uri, "downloads")).deliver(write_cell())
     downloaded = []
-    download_artifacts = mlflow.artifacts.download_artifacts
+    download_file = MlflowArtifactsRepository._download_file
 
-    def download_and_note(**options: Any) -> str:
-        downloaded.append(options["artifact_path"])
-        return str(download_artifacts(**options))
+    def download_and_note(self: MlflowArtifactsRepository, remote_file_path: str, local_path: str) -> None:
+        downloaded.append(remote_file_path)
+        download_file(self, remote_file_path, local_path)  # type: ignore[no-untyped-call]
 
-    monkeypatch.setattr(mlflow.artifacts, "download_artifacts", download_and_note)
+    monkeypatch.setattr(MlflowArtifactsRepository, "_download_file", download_and_note)
+    runs = Store(server.uri, "downloads").runs()
+    assert np.isclose(runs.ranks(run_id).ce, runs.histogram(run_id).ce)
+    assert downloaded == []  # the process that uploaded the files kept copies
+    monkeypatch.setenv("RBPTRACK_CACHE", str(working_folder / "cache"))
     for _ in range(2):
         runs = Store(server.uri, "downloads").runs()
         assert np.isclose(runs.ranks(run_id).ce, runs.histogram(run_id).ce)
