@@ -1,4 +1,10 @@
-"""Compare exponents of RBP_k and RBP_1, of datasets and of families, and average them over datasets and families.
+"""Compare families on one dataset by level, equivalent size and exponent; compare datasets, and RBP_k with RBP_1.
+
+Two families on the same documents are compared in three ways. The level is the difference of CE or -ln RBP_k at sizes
+that both families have, or at the nearest sizes. It is a statement about these models: its interval includes the choice
+of documents, and not other models. The equivalent size is the size at which one law has the value that the other law
+has at its largest size. Its interval is Fieller's, and includes documents and the scatter of models. It is unbounded if
+the first family may not improve with size. The third way is the difference of the exponents.
 
 An error that two exponents have in common cancels in their difference:
 
@@ -8,16 +14,18 @@ An error that two exponents have in common cancels in their difference:
   the differences of these influences.
 
 Means are random-effects means, which allow the true exponents to differ. The interval of a mean (Hartung and Knapp) is
-for the mean over all datasets or families like these. The prediction interval is for one more dataset or family.
-Welch's test tests whether all exponents are equal.
+for the mean over all datasets or families like these. The prediction interval is for one more dataset or family. The
+test of whether all exponents are equal uses the largest deviation of an exponent from the mean.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
+from math import log, nan
 from typing import Annotated, Any
 
 import numpy as np
@@ -31,32 +39,68 @@ from rbptrack.analysis import (
     Runs,
     Term,
     decision_clause,
+    estimate_text,
     headline_metric,
     join_clauses,
     listed,
+    p_text,
     range_text,
     read_families,
     verdict_clause,
 )
 from rbptrack.figures import intervals
-from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, metric_label, rbp_name
+from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, FloatArray, metric_label, rbp_name
 from rbptrack.stats import (
     MIN_POOLED,
     Estimate,
     Law,
     Mean,
-    difference_of_exponents,
+    Minus,
+    Row,
+    ce_and_neg_log_rbp,
+    combined_influences,
+    crossing,
+    estimate_from_influences,
+    homogeneity,
+    influences,
     ks_with_enough_misses,
     laws,
     laws_by_metric,
     mean_over_datasets,
     mean_over_families,
+    middle_of_common_values,
     missing_interval_clause,
     neg_log_rbp,
+    paired_difference,
     random_effects,
+    share_scatter,
+    shares_of_tokens,
+    size_ratio,
 )
 
 GLOSSARY: Glossary = {
+    "level": Term(
+        "CE (nats) or -ln RBP_k of this family minus that of the other family (versus); lower is better; the interval "
+        "includes the choice of documents, and not that of models",
+        "level",
+        "+.3f",
+    ),
+    "at": Term("the size; both sizes if they differ; or the mean over all sizes that were compared"),
+    "size_ratio": Term(
+        "size at which the law of this family has the value that the law of the other family (versus) has at its "
+        "largest size, divided by that size; this family is the one whose law has the better value at its largest "
+        "size; the interval includes documents and the scatter of models; it is unbounded (∞) if this family may not "
+        "improve with size",
+        "size ratio",
+    ),
+    "middle_ratio": Term(
+        "size ratio in the middle of the values that both families have, instead of at the largest size",
+        "size ratio in the middle",
+    ),
+    "crossing": Term("size at which the laws of both families cross", "crossing"),
+    "largest": Term("the largest model of the other family (versus)", "largest model"),
+    "S_equal": Term("the size of this family that has the value of this model by the laws", "equal S"),
+    "measured": Term("whether the equal size lies between the sizes of this family that were measured", "within sizes"),
     "against_rbp_1": Term(
         "exponent of -ln RBP_k minus exponent of -ln RBP_1, which is the exponent of their ratio", "Δα", "+.3g"
     ),
@@ -80,13 +124,16 @@ GLOSSARY: Glossary = {
     "prediction_low": Term("lower end of the 95% interval for one more dataset or family", "next: low"),
     "prediction_high": Term("upper end of the 95% interval for one more dataset or family", "next: high"),
     "homogeneity": Term(
-        "p-value of the hypothesis that all exponents are equal (Welch's test for random-effects means); not adjusted",
+        "p-value of the hypothesis that all exponents are equal; not adjusted",
         "p (all equal)",
         ".3f",
     ),
 }
 MIN_SIZES = 3
 """The smallest number of sizes of a law. Exponents of laws with fewer sizes are not compared."""
+
+NEAR = 2.0
+"""Sizes of two families are compared if their ratio is at most this. If no two sizes are, the nearest two are."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +143,20 @@ class FamilyLaws:
     Attributes:
         family: the family, with m sizes.
         counts: the counts of each size, m of them.
+        by_metric: the law of each metric through all sizes.
+        ratios: the laws of -ln RBP_k / -ln RBP_1 by metric.
 
     """
 
     family: Family
     counts: list[DocumentCounts]
+    by_metric: dict[str, Law] = field(default_factory=dict)
+    ratios: dict[str, Law] = field(default_factory=dict)
+
+    @property
+    def has_law(self) -> bool:
+        """Whether there are enough sizes for exponents to be compared."""
+        return len(self.family.s) >= MIN_SIZES
 
     @cached_property
     def models(self) -> list[list[str]]:
@@ -108,9 +164,18 @@ class FamilyLaws:
         return [sorted(names) for names in self.family.by_size("model")]
 
     @cached_property
-    def by_metric(self) -> dict[str, Law]:
-        """The law of each metric through all sizes."""
-        return laws_by_metric(self.family.s, self.counts)
+    def levels(self) -> list[dict[str, Estimate]]:
+        """CE and -ln RBP_k of each size by metric, with the influences of documents; m of them."""
+        names = [CE, *map(rbp_name, self.counts[0].ks)]
+        levels = []
+        for counts in self.counts:
+            values, u = influences(counts, ce_and_neg_log_rbp)
+            shares = shares_of_tokens(counts)
+            estimates = [
+                estimate_from_influences(value, column, shares) for value, column in zip(values, u.T, strict=True)
+            ]
+            levels.append(dict(zip(names, estimates, strict=True)))
+        return levels
 
     def laws_through(self, models: Sequence[list[str]]) -> dict[str, Law]:
         """Return the law of each metric through some sizes only. models: elements of `self.models`."""
@@ -141,13 +206,18 @@ class Contrasts(Analyzer):
         report = Report(GLOSSARY)
         ks = sorted({1, *self.ks})
         primary = headline_metric(map(rbp_name, self.ks))
-        families = []
+        all_families = []
         reading = read_families(runs, ks)
         for family, counts in reading:
-            if len(family.s) >= MIN_SIZES:
-                usable_ks = ks_with_enough_misses(counts)
-                families.append(FamilyLaws(family, [size_counts.select(usable_ks) for size_counts in counts]))
+            usable_ks = ks_with_enough_misses(counts)
+            all_families.append(FamilyLaws(family, [size_counts.select(usable_ks) for size_counts in counts]))
         report.notes += reading.notes
+        families = _fit_laws([family_laws for family_laws in all_families if family_laws.has_law])
+        for comparable in _comparable_groups([each for each in all_families if not each.has_law] + families):
+            for first, second in combinations(sorted(comparable, key=lambda each: each.family.name), 2):
+                _compare_levels(report, first, second, primary)
+                if first.has_law and second.has_law:
+                    _compare_sizes(report, first, second, primary)
         for family_laws in families:
             clause = missing_interval_clause(family_laws.by_metric, family_laws.counts)
             if clause:
@@ -163,27 +233,22 @@ class Contrasts(Analyzer):
         report.add_means("against_rbp_1")
         if not report.questions:
             report.notes.append(
-                f"There are no two exponents to compare. An exponent needs a family of at least {MIN_SIZES} sizes."
+                f"There is nothing to compare. A law needs a family of at least {MIN_SIZES} sizes, and a comparison of "
+                "families needs two families on the same texts."
             )
             return report
         _draw(report)
-        report.headline = _headline(report, families, self.margin)
+        between = _clause_of_families(report, primary)
+        report.opening = join_clauses(between)
+        report.headline = join_clauses(between, _headline(report, families, self.margin))
         return report
 
     def _compare_with_rbp_1(self, report: Report, family_laws: FamilyLaws, primary: str) -> None:
         """Add the exponent of each RBP_k minus that of RBP_1. `primary` is the metric that the headline names."""
-        ks = list(family_laws.counts[0].ks)
-        if 1 not in ks or len(ks) == 1:
-            return
-        s = family_laws.family.s
-        counts = [size_counts.select([1, *(k for k in ks if k > 1)]) for size_counts in family_laws.counts]
-        [law_of_rbp_1, *_] = laws(s, counts, neg_log_rbp)
-        ratios = laws(s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1])
-        for k, ratio in zip(counts[0].ks[1:], ratios, strict=True):
-            if ratio and law_of_rbp_1:
-                margin = self.margin * abs(law_of_rbp_1.alpha.value)
-                keys = {**family_laws.family.keys, "metric": rbp_name(k), "primary": rbp_name(k) == primary}
-                report.add("against_rbp_1", ratio.alpha, **keys, null=0.0, margin=margin)
+        for metric, ratio in family_laws.ratios.items():
+            margin = self.margin * abs(family_laws.by_metric[rbp_name(1)].alpha.value)
+            keys = {**family_laws.family.keys, "metric": metric, "primary": metric == primary}
+            report.add("against_rbp_1", ratio.alpha, **keys, null=0.0, margin=margin)
 
     def _compare_datasets(self, report: Report, datasets: Sequence[FamilyLaws], primary: str) -> None:
         """Add the differences of exponents between the datasets of one family."""
@@ -211,7 +276,7 @@ class Contrasts(Analyzer):
             for metric, law in first.by_metric.items():
                 if metric in second.by_metric:
                     second_law = second.by_metric[metric]
-                    difference = difference_of_exponents(law, second_law) if paired else law.alpha - second_law.alpha
+                    difference = _minus(first, second)(law.alpha, second_law.alpha)
                     margin = self.margin * abs(second_law.alpha.value)
                     keys = {**first.family.keys, "metric": metric, "versus": second.family.name}
                     keys |= {"primary": metric == primary, "models": f"{first.family.name} − {second.family.name}"}
@@ -221,6 +286,130 @@ class Contrasts(Analyzer):
                 f"{families[0].family.dataset}: {listed(unpaired)} are compared as independent, because they scored "
                 "different documents or were imported without ranks."
             )
+
+
+def _fit_laws(families: Sequence[FamilyLaws]) -> list[FamilyLaws]:
+    """Return families with their laws. Laws of few sizes share the scatter of other families (`share_scatter`)."""
+    names = [str(family_laws.family.rows["family"].iloc[0]) for family_laws in families]
+    ratios = []
+    for family_laws in families:
+        by_metric = {}
+        ks = [k for k in family_laws.counts[0].ks if k > 1]
+        if 1 in family_laws.counts[0].ks and ks:
+            counts = [size_counts.select([1, *ks]) for size_counts in family_laws.counts]
+            found = laws(
+                family_laws.family.s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1]
+            )
+            by_metric = {rbp_name(k): law for k, law in zip(ks, found, strict=True) if law}
+        ratios.append(by_metric)
+    fitted = share_scatter([laws_by_metric(each.family.s, each.counts) for each in families], names)
+    return [
+        FamilyLaws(each.family, each.counts, by_metric, by_metric_of_ratio)
+        for each, by_metric, by_metric_of_ratio in zip(families, fitted, share_scatter(ratios, names), strict=True)
+    ]
+
+
+def _neg_log_rbp_over_rbp_1(sums: FloatArray) -> FloatArray:
+    """Return -ln RBP_k / -ln RBP_1 of each k but the first one, which is 1, (..., ks - 1)."""
+    values = neg_log_rbp(sums)
+    return np.asarray(values[..., 1:] / values[..., :1])
+
+
+def _minus(first: FamilyLaws, second: FamilyLaws) -> Minus:
+    """Return how estimates of two families are subtracted."""
+    return paired_difference if first.has_documents_of(second) else operator.sub
+
+
+def _near_sizes(first: FamilyLaws, second: FamilyLaws) -> list[tuple[int, int]]:
+    """Return the places of sizes of two families that are compared. Each is the nearest size of the other."""
+    distance = np.abs(np.log(np.divide.outer(first.family.s, second.family.s)))
+    pairs = []
+    for i, j in enumerate(distance.argmin(axis=1).tolist()):
+        if distance[:, j].argmin() == i and distance[i, j] <= log(NEAR):
+            pairs.append((i, j))
+    nearest = np.unravel_index(distance.argmin(), distance.shape)
+    return pairs or [(int(nearest[0]), int(nearest[1]))]
+
+
+def _compare_levels(report: Report, first: FamilyLaws, second: FamilyLaws, primary: str) -> None:
+    """Add the differences of CE and -ln RBP_k at the sizes that two families have, and their means."""
+    minus = _minus(first, second)
+    pairs = _near_sizes(first, second)
+    keys = {**first.family.keys, "versus": second.family.name}
+    keys |= {"models": f"{first.family.name} − {second.family.name}", "null": 0.0}
+    for metric in first.levels[0]:
+        if metric not in second.levels[0]:
+            continue
+        differences = []
+        for i, j in pairs:
+            difference = minus(first.levels[i][metric], second.levels[j][metric])
+            if not np.isfinite(difference.value):
+                continue
+            differences.append(difference)
+            labels = dict.fromkeys((first.family.labels[i], second.family.labels[j]))
+            report.add("level", difference, **keys, metric=metric, at=" − ".join(labels))
+        if len(differences) > 1:
+            mean = _mean_difference(differences)
+            name = f"mean of {len(differences)} sizes"
+            report.add("level", mean, **keys, metric=metric, primary=metric == primary, at=name)
+
+
+def _mean_difference(differences: Sequence[Estimate]) -> Estimate:
+    """Return the mean of differences over the same documents; without an error if documents are unknown or differ."""
+    value = float(np.mean([difference.value for difference in differences]))
+    documents = [difference.documents for difference in differences if difference.documents is not None]
+    has_error = all(difference.has_interval for difference in differences) and len(documents) == len(differences)
+    if not has_error or len({len(each.u) for each in documents}) > 1:
+        return Estimate(value, df=nan)
+    u = combined_influences(
+        np.stack([each.u for each in documents], axis=1), np.full(len(documents), 1 / len(documents))
+    )
+    return estimate_from_influences(np.array(value), u, documents[0].shares)
+
+
+def _compare_sizes(report: Report, first: FamilyLaws, second: FamilyLaws, primary: str) -> None:
+    """Add the sizes at which the laws of two families have equal values.
+
+    The family whose law has the better value at its largest size comes first, so that its equal size is not
+    extrapolated.
+    """
+    metric = primary if primary in first.by_metric and primary in second.by_metric else CE
+    if metric not in first.by_metric or metric not in second.by_metric:
+        return
+    if first.by_metric[metric].ends[1] > second.by_metric[metric].ends[1]:
+        first, second = second, first
+    minus = _minus(first, second)
+    keys = {**first.family.keys, "versus": second.family.name}
+    keys |= {"models": f"{first.family.name} − {second.family.name}"}
+    for metric, law in first.by_metric.items():
+        if metric not in second.by_metric:
+            continue
+        other = second.by_metric[metric]
+        for question, s in (("size_ratio", other.s[-1]), ("middle_ratio", middle_of_common_values(law, other))):
+            if not s > 0:
+                continue
+            ratio = size_ratio(law, other, float(s), minus)
+            if ratio is None:
+                continue
+            beside: dict[str, Any] = {}
+            if question == "size_ratio":
+                equal = float(s * np.exp(ratio.ln_ratio.value))
+                measured = "yes" if law.s[0] <= equal <= law.s[-1] else "no"
+                beside = {"largest": second.family.models[-1], "S_equal": equal, "measured": measured}
+            report.add(
+                question,
+                ratio.ln_ratio,
+                **keys,
+                metric=metric,
+                primary=metric == primary,
+                null=0.0,
+                show=np.exp,
+                ends=(ratio.low, ratio.high),
+                beside=beside,
+            )
+        place = crossing(law, other, minus)
+        if np.isfinite(place.high):
+            report.add("crossing", place.value, **keys, metric=metric, ends=(place.low, place.high))
 
 
 def _comparable_groups(families: Sequence[FamilyLaws]) -> list[list[FamilyLaws]]:
@@ -255,7 +444,8 @@ def _average_over_datasets(report: Report, datasets: Sequence[FamilyLaws]) -> No
     by_metric = _laws_by_shared_metric([family_laws.laws_through(shared) for family_laws in datasets])
     for metric, metric_laws in by_metric.items():
         mean = mean_over_datasets(metric_laws)
-        _add_mean(report, "mean_over_datasets", mean, family=name, dataset="all", metric=metric)
+        rows = [Row(law.alpha, each.family.dataset, name) for law, each in zip(metric_laws, datasets, strict=True)]
+        _add_mean(report, "mean_over_datasets", mean, rows, family=name, dataset="all", metric=metric)
 
 
 def _average_over_families(report: Report, families: Sequence[FamilyLaws]) -> None:
@@ -269,14 +459,19 @@ def _average_over_families(report: Report, families: Sequence[FamilyLaws]) -> No
             mean = mean_over_families(metric_laws)
         else:
             mean = random_effects([law.alpha for law in metric_laws], Estimate(0.0))
-        _add_mean(report, "mean_over_families", mean, family="all", dataset=dataset, metric=metric)
+        rows = []
+        for law, each in zip(metric_laws, families, strict=True):
+            name = each.family.name
+            rows.append(Row(law.alpha, dataset if paired else f"{dataset} of {name}", name))
+        _add_mean(report, "mean_over_families", mean, rows, family="all", dataset=dataset, metric=metric)
 
 
-def _add_mean(report: Report, question: str, mean: Mean | None, **keys: Any) -> None:
+def _add_mean(report: Report, question: str, mean: Mean | None, rows: Sequence[Row], **keys: Any) -> None:
+    """Add a mean of exponents. rows: the exponents, with the names of their documents and models."""
     if mean is None:
         return
     beside = {"prediction_low": mean.low, "prediction_high": mean.high, "tau": mean.tau}
-    beside |= {"homogeneity": mean.homogeneity, "number": mean.number}
+    beside |= {"homogeneity": homogeneity(rows), "number": mean.number}
     report.add(question, mean.mean, beside=beside, **keys)
 
 
@@ -292,21 +487,48 @@ def _draw(report: Report) -> None:
         report.figures["against_rbp_1"] = intervals(rows, x=title, y="metric", null=0.0)
 
 
+def _clause_of_families(report: Report, metric: str) -> str:
+    """Say which family needs fewer parameters for the headline's metric, or else which one has the better level."""
+    if "level" not in report.questions:
+        return ""
+    levels = report.frame("level")
+    levels = levels[levels["metric"] == (metric or CE)]
+    pairs = levels[["family", "dataset", "versus"]].drop_duplicates()
+    label = metric_label(metric or CE)
+    if "size_ratio" in report.questions:
+        ratios = report.frame("size_ratio")
+        ratios = ratios[(ratios["metric"] == (metric or CE)) & ratios["verdict"].isin(["above", "below"])]
+        bounded = ratios[np.isfinite(ratios["high"])]
+        if len(pairs) == 1 and len(bounded) == 1:
+            row = bounded.iloc[0]
+            ratio = estimate_text(row["size_ratio"], row["low"], row["high"])
+            where = "" if row["measured"] == "yes" else ", beyond its measured sizes"
+            text = f"for the same {label}, {row['family']} needs {ratio} of the size of {row['largest']}{where}"
+            return f"{text}, {p_text(row['p_adjusted'])}"
+    means = levels[levels["at"].str.startswith("mean")]
+    shown = means if len(means) else levels
+    y = "CE" if label == metric_label(CE) else f"-ln {label}"
+    if len(pairs) > 1:
+        texts = {"differs": f"families differ in {y}"}
+        none = f"whether families differ in {y} is undecided, {range_text(shown['level'], '+.3f')}"
+        return verdict_clause(shown, texts, noun="pair", none=none, span="level")
+    row = shown.iloc[0]
+    value = estimate_text(row["level"], row["low"], row["high"], "+.3f")
+    at = f"on average over {row['at'].removeprefix('mean of ')}" if len(means) else f"at {row['at']}"
+    words = {"above": "worse", "below": "better"}
+    text = f"{at}, {y} of {row['family']} minus that of {row['versus']} is {value}"
+    if row["verdict"] in words:
+        text = f"{at}, {row['family']} is {words[row['verdict']]} than {row['versus']} in {label}: {y} {value}"
+    if not row["verdict"]:
+        return text
+    return f"{text}, {p_text(row['p_adjusted'])}{' (undecided)' if row['verdict'] == 'undecided' else ''}"
+
+
 def _headline(report: Report, families: Sequence[FamilyLaws], margin: float) -> str:
-    """Say how the exponents of RBP_k and RBP_1, of datasets and of families differ, for the headline's metric."""
+    """Say how the exponents of families, of RBP_k and RBP_1, and of datasets differ, for the headline's metric."""
     several_families = len({str(family_laws.family.rows["family"].iloc[0]) for family_laws in families}) > 1
     parts = []
-    if "against_rbp_1" in report.questions:
-        metric = headline_metric(report.frame("against_rbp_1")["metric"])
-        label = metric_label(metric)
-        texts = {
-            "above": f"{label}'s exponent is above RBP_1's",
-            "below": f"{label}'s exponent is below RBP_1's",
-            "same": f"{label}'s exponent is within {margin:.0%} of RBP_1's",
-            "undecided": f"whether the exponents of {label} and RBP_1 differ is undecided",
-        }
-        parts.append(decision_clause(report, "against_rbp_1", metric, texts))
-    for question in ("datasets", "families"):
+    for question in ("families", "datasets"):
         if question not in report.questions:
             continue
         one_family = question == "families" and not several_families
@@ -325,6 +547,14 @@ def _headline(report: Report, families: Sequence[FamilyLaws], margin: float) -> 
         elif len(rows):
             none = f"{undecided}, Δα = {range_text(rows['Δα'], '+.3f')}"
             parts.append(verdict_clause(rows, texts, noun="pair", none=none, span="Δα"))
-    if report.questions and not any(parts):
-        return "No difference of exponents was tested; the report's notes say why."
-    return join_clauses(*parts)
+    if "against_rbp_1" in report.questions:
+        metric = headline_metric(report.frame("against_rbp_1")["metric"])
+        label = metric_label(metric)
+        texts = {
+            "above": f"{label}'s exponent is above RBP_1's",
+            "below": f"{label}'s exponent is below RBP_1's",
+            "same": f"{label}'s exponent is within {margin:.0%} of RBP_1's",
+            "undecided": f"whether the exponents of {label} and RBP_1 differ is undecided",
+        }
+        parts.append(decision_clause(report, "against_rbp_1", metric, texts))
+    return "; ".join(filter(None, parts))

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -41,9 +41,11 @@ from rbptrack.analysis import (
     Term,
     deciding_row,
     decision_clause,
+    estimate_text,
     headline_metric,
     join_clauses,
     listed,
+    p_text,
     range_text,
     read_families,
     verdict_clause,
@@ -68,6 +70,8 @@ from rbptrack.stats import (
     Row,
     bend_text,
     ce_and_neg_log_rbp,
+    ce_and_rbp,
+    estimate_from_influences,
     fit,
     forecast,
     half_widths,
@@ -77,12 +81,17 @@ from rbptrack.stats import (
     laws_by_metric,
     missing_interval_clause,
     neg_log_rbp_over_ce,
+    paired_difference,
+    share_scatter,
     shares_of_tokens,
     simultaneous_level,
 )
 
 MIN_R2 = 0.9
 """A law that explains a smaller share of the variance of ln y is marked as doubtful."""
+
+FEW_SIZES = 3
+"""If a law has at most this many sizes, the headline says first how much the metric improved."""
 
 FEW_TOKENS = 100
 """A law is marked as doubtful if fewer tokens of the best model have a rank above k.
@@ -96,6 +105,19 @@ GLOSSARY: Glossary = {
         "models scatter alike and independently around the law",
         title="α",
     ),
+    "own_low": Term("lower end of alpha by the scatter of its own law alone, if the interval uses other laws, too"),
+    "own_high": Term("upper end of alpha by the scatter of its own law alone"),
+    "delta_own_low": Term("lower end of delta by the scatter of its own law alone", "own low (Δα)"),
+    "delta_own_high": Term("upper end of delta by the scatter of its own law alone", "own high (Δα)"),
+    "improvement": Term(
+        "CE or RBP_k of the largest model minus that of the smallest one; the interval includes the choice of "
+        "documents, and not that of models",
+        "largest minus smallest",
+        "+.3f",
+    ),
+    "between": Term("the smallest and the largest size"),
+    "before": Term("CE or RBP_k of the smallest model", "smallest", ".3f"),
+    "after": Term("CE or RBP_k of the largest model", "largest", ".3f"),
     "A": Term("the law's factor, y at S = 1", title="A"),
     "R2": Term("share of the variance of ln y that the law explains; near 1 whatever the form", "R²", ".4f"),
     "largest_deviation": Term(
@@ -153,7 +175,7 @@ class FamilyLaws:
         s_other: the sizes S in the other unit, (m,).
         counts: the counts of each size, m of them.
         laws: the laws by metric: ce, and rbp_<k> for each k of the grid. Empty if there is only one size.
-        ratios: the laws of -ln RBP_k / CE by metric; None if the ratio has no law.
+        ratios: the laws of -ln RBP_k / CE by metric.
 
     """
 
@@ -162,7 +184,7 @@ class FamilyLaws:
     s_other: FloatArray
     counts: list[DocumentCounts]
     laws: dict[str, Law]
-    ratios: dict[str, Law | None]
+    ratios: dict[str, Law]
 
 
 class PowerLaw(Analyzer):
@@ -185,12 +207,15 @@ class PowerLaw(Analyzer):
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
         all_families, report.notes = self._read(runs)
+        all_families = self._share_scatter(report, all_families)
         with_laws = [family_laws for family_laws in all_families if family_laws.laws]
         metric = headline_metric(name for name in self._metrics if any(name in each.laws for each in with_laws))
         for family_laws in with_laws:
             self._add_exponents(report, family_laws, metric)
         report.add_means("alpha")
         report.add_means("delta")
+        for family_laws in with_laws:
+            self._add_improvements(report, family_laws, metric)
         law_rows: list[dict[str, object]] = []
         for family_laws in all_families:
             law_rows += _law_rows(family_laws)
@@ -240,11 +265,32 @@ class PowerLaw(Analyzer):
                 continue
             by_metric = laws_by_metric(s, counts)
             notes += [f"{family}: {line}." for line in self._missing_clauses(by_metric, counts)]
-            ratios: dict[str, Law | None] = {}
-            if fitted_ks:
-                ratios = dict(zip(map(rbp_name, fitted_ks), laws(s, counts, neg_log_rbp_over_ce), strict=True))
+            found = zip(
+                map(rbp_name, fitted_ks), laws(s, counts, neg_log_rbp_over_ce) if fitted_ks else (), strict=True
+            )
+            ratios = {name: ratio for name, ratio in found if ratio is not None}
             all_families.append(FamilyLaws(family, s, family.column(other_unit), counts, by_metric, ratios))
         return all_families, reading.notes + notes
+
+    def _share_scatter(self, report: Report, families: Sequence[FamilyLaws]) -> list[FamilyLaws]:
+        """Return families whose laws of few sizes share the scatter of other families, and note that they do."""
+        names = [str(family_laws.family.rows["family"].iloc[0]) for family_laws in families]
+        shared = share_scatter([family_laws.laws for family_laws in families], names)
+        ratios = share_scatter([family_laws.ratios for family_laws in families], names)
+        few = []
+        for family_laws, by_metric in zip(families, shared, strict=True):
+            if any(law.shared is not None for law in by_metric.values()):
+                few.append(str(family_laws.family))
+        if few:
+            report.notes.append(
+                f"{listed(few)}: with so few sizes, intervals of α and Δα also use the scatter of the other families, "
+                "and assume that all families scatter about alike. The columns own low and own high have the ends "
+                "without this assumption."
+            )
+        return [
+            replace(family_laws, laws=by_metric, ratios=ratios_by_metric)
+            for family_laws, by_metric, ratios_by_metric in zip(families, shared, ratios, strict=True)
+        ]
 
     def _missing_clauses(self, laws: dict[str, Law], counts: Sequence[DocumentCounts]) -> Iterator[str]:
         """Yield clauses that say which metrics have no law, or which laws have no interval, and why."""
@@ -269,14 +315,36 @@ class PowerLaw(Analyzer):
             if np.isfinite(family_laws.s_other).all():
                 name = "alpha_incl" if self.unit == S_COLUMNS[0] else "alpha_excl"
                 beside[name] = fit(family_laws.s_other, _values_by_size(law, family_laws.s)).alpha.value
-            report.add("alpha", law.alpha, **keys, null=0.0, beside=beside)
+            report.add("alpha", law.alpha, **keys, null=0.0, beside=beside | _own_ends("", law))
             ce = family_laws.laws.get(CE)
             ratio = family_laws.ratios.get(metric)
             if ratio and ce:
-                report.add("delta", ratio.alpha, **keys, null=0.0, margin=self.margin * abs(ce.alpha.value))
+                margin = self.margin * abs(ce.alpha.value)
+                report.add("delta", ratio.alpha, **keys, null=0.0, margin=margin, beside=_own_ends("delta_", ratio))
             if law.sizes >= 4:
                 report.add("held_out", law.held_out(), **keys, null=0.0, show=np.expm1)
             self._add_forecasts(report, family_laws, metric, law)
+
+    def _add_improvements(self, report: Report, family_laws: FamilyLaws, headline: str) -> None:
+        """Add CE and RBP_k of the largest model minus that of the smallest one."""
+        largest, smallest = family_laws.counts[-1], family_laws.counts[0]
+        labels = family_laws.family.labels
+        keys = {**family_laws.family.keys, "between": f"{labels[0]} to {labels[-1]}"}
+        by_size = []
+        for counts in (largest, smallest):
+            values, u = influences(counts, ce_and_rbp)
+            by_size.append((values, u, shares_of_tokens(counts)))
+        for i, metric in enumerate([CE, *map(rbp_name, largest.ks)]):
+            if metric not in self._metrics or metric not in family_laws.laws:
+                continue
+            after, before = (estimate_from_influences(values[i], u[:, i], shares) for values, u, shares in by_size)
+            beside = {"before": before.value, "after": after.value}
+            change = (
+                paired_difference(after, before) if len(largest.document) == len(smallest.document) else after - before
+            )
+            report.add(
+                "improvement", change, **keys, metric=metric, primary=metric == headline, null=0.0, beside=beside
+            )
 
     def _add_forecasts(self, report: Report, family_laws: FamilyLaws, metric: str, law: Law) -> None:
         """Add the forecasts of one metric at the sizes of the option `at`."""
@@ -311,16 +379,22 @@ class PowerLaw(Analyzer):
             "undecided": f"whether {label} improves with size is undecided",
         }
         first = decision_clause(report, "alpha", metric, improves)
+        verdict = deciding_row(report, "alpha", metric).get("verdict", "")
+        few_sizes = any(
+            family_laws.laws[metric].sizes <= FEW_SIZES for family_laws in families if metric in family_laws.laws
+        )
+        change = _improvement_clause(report, metric) if few_sizes or verdict in ("", "undecided") else ""
         if not first:
             values = range_text(alpha[alpha["metric"] == metric]["alpha"])
-            return f"{label}: α = {values}, without an interval; the report's notes say why."
+            return join_clauses(change, f"{label}: α = {values}, without an interval; the report's notes say why")
+        first = "; ".join(filter(None, [change, first]))
         caution = _caution_clause(metric, families)
         worse = [name for name in self._metrics if (alpha[alpha["metric"] == name]["verdict"] == "below").any()]
         if worse and metric not in worse:
             falls = alpha[alpha["metric"] == worse[-1]]
             words = {"below": f"{metric_label(worse[-1])} gets worse with size"}
             return join_clauses(first, verdict_clause(falls, words, noun="law", none=""), caution)
-        if deciding_row(report, "alpha", metric)["verdict"] != "above":
+        if verdict != "above":
             return join_clauses(first, caution)
         against_ce = {
             "above": "faster than cross-entropy",
@@ -329,6 +403,33 @@ class PowerLaw(Analyzer):
             "undecided": "whether faster than cross-entropy is undecided",
         }
         return join_clauses(first, decision_clause(report, "delta", metric, against_ce), caution)
+
+
+def _improvement_clause(report: Report, metric: str) -> str:
+    """Say how much a metric changed from the smallest to the largest model."""
+    rows = report.frame("improvement")
+    rows = rows[rows["metric"] == metric]
+    label = metric_label(metric)
+    if len(rows) > 1:
+        texts = {"above": f"{label} of the largest model is above that of the smallest one"}
+        texts["below"] = f"{label} of the largest model is below that of the smallest one"
+        none = f"{label} changes by {range_text(rows['improvement'], '+.3f')} from the smallest to the largest model"
+        return verdict_clause(
+            rows.rename(columns={"improvement": "difference"}), texts, noun="family", none=none, span="difference"
+        )
+    row = rows.iloc[0]
+    change = estimate_text(row["improvement"], row["low"], row["high"], "+.3f")
+    smallest, _, largest = row["between"].partition(" to ")
+    ends = f"from {row['before']:.3f} at {smallest} to {row['after']:.3f} at {largest}"
+    return ", ".join(filter(None, [f"{label} changes {ends}, by {change}", p_text(row["p_adjusted"])]))
+
+
+def _own_ends(prefix: str, law: Law) -> dict[str, float]:
+    """Return the ends of alpha by the law's own scatter as columns; empty if its scatter is not shared."""
+    if law.shared is None:
+        return {}
+    low, high = law.own_alpha.interval()
+    return {f"{prefix}own_low": low, f"{prefix}own_high": high}
 
 
 def _headline_without_laws(families: Sequence[FamilyLaws]) -> str:

@@ -44,7 +44,7 @@ from rbptrack.analysis.scores import hub_id, join_scores, last_checkpoints, plai
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, shortened_list
 from rbptrack.base.escape import file_part
 from rbptrack.base.files import read_small
-from rbptrack.base.formatting import counted, format_number, listed, short_hash
+from rbptrack.base.formatting import counted, estimate_text, format_number, listed, p_text, short_hash
 from rbptrack.base.markup import csv_text, markdown_text
 from rbptrack.base.secrets import names_a_secret
 from rbptrack.measurement.columns import IMPORTABLE_COLUMNS, POINT_COLUMNS
@@ -87,6 +87,7 @@ __all__ = [
     "deciding_row",
     "decision_clause",
     "differing_facts",
+    "estimate_text",
     "file_part",
     "first_line",
     "format_number",
@@ -99,6 +100,7 @@ __all__ = [
     "load_json",
     "markdown_text",
     "names_a_secret",
+    "p_text",
     "pair_name",
     "parse_json",
     "plain_name",

@@ -133,6 +133,7 @@ class Report:
         glossary: the meaning of every question and column. A `Term` also has a title and a format of numbers.
         tables: further tables by name, such as values on a grid of k. They are not tested.
         figures: Altair charts by name. The page begins with the first figure of the leading analyzer.
+        opening: a sentence with which the page begins, before the headline of the leading analyzer; usually empty.
         headline: one plain sentence of at most 80 words; empty if there is nothing to say.
         notes: sentences that say what was left out and why.
         unreadable: the reason why a file of a run could not be read, by run ID. The core sets it.
@@ -142,6 +143,7 @@ class Report:
     glossary: Glossary = field(repr=False)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
     figures: dict[str, Any] = field(default_factory=dict, repr=False)
+    opening: str = ""
     headline: str = ""
     notes: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)

@@ -81,6 +81,13 @@ class Analysis:
         return {name: table_text(table, "csv") for name, table in tables.items()}
 
 
+def first_sentences(analyses: Sequence[Analysis], lead: Analysis | None) -> str:
+    """Return the text with which the page and the terminal begin: openings of reports, and the sentence of the lead."""
+    reports = [analysis.report for analysis in analyses if analysis.report is not None]
+    sentence = lead.sentence if lead is not None else ""
+    return " ".join(filter(None, [*(report.opening for report in reports), sentence]))
+
+
 def run_analyzers(runs: Runs, analyzers: Sequence[Analyzer], *, processes: int | None = None) -> list[Analysis]:
     """Run analyzers over measurements.
 

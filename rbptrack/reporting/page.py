@@ -29,7 +29,7 @@ from rbptrack.console.output import print_problem
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw
 from rbptrack.ranks import HEADLINE_KS, rbp_name
-from rbptrack.reporting.analyses import Analysis
+from rbptrack.reporting.analyses import Analysis, first_sentences
 from rbptrack.reporting.tables import (
     KEYS,
     ResultsTable,
@@ -87,6 +87,7 @@ def render(
     return load_template("page.html").render(
         title=title or families_and_datasets(runs.frame),
         **_lead_values(lead),
+        sentence=first_sentences(analyses, lead),
         parts=parts,
         imports=bool(runs.frame["without_ranks"].fillna(False).any()),
         measured=_count_measurements(runs),
@@ -129,7 +130,7 @@ def families_and_datasets(frame: pd.DataFrame) -> str:
 
 
 def _lead_values(lead: Analysis | None) -> dict[str, Any]:
-    """Return the template's values for the leading report: its headline, its first figure and its first table."""
+    """Return the template's values for the leading report: its first figure and its first table."""
     report = lead.report if lead and lead.report else Report({})
     figures = [_figure(report.term(name).title, chart) for name, chart in list(report.figures.items())[:1]]
     explorer = figures[0] if figures else None
@@ -142,7 +143,6 @@ def _lead_values(lead: Analysis | None) -> dict[str, Any]:
     elif lead and lead.results_tables:
         table = _table(lead.results_tables[0].without_asides().without_beside())
     return {
-        "sentence": report.headline,
         "explorer": explorer,
         "table": table,
         "rows_by_k": compress_text(json.dumps(laws.rows, ensure_ascii=False)) if laws else "",

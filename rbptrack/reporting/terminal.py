@@ -10,7 +10,7 @@ from rbptrack.analysis import Runs
 from rbptrack.base.formatting import counted
 from rbptrack.console.output import print_problem, print_text
 from rbptrack.console.tables import print_table
-from rbptrack.reporting.analyses import Analysis
+from rbptrack.reporting.analyses import Analysis, first_sentences
 from rbptrack.reporting.tables import KEYS, ResultsTable
 
 MAX_NOTES = 8
@@ -43,8 +43,8 @@ def print_summary(analyses: Sequence[Analysis]) -> None:
     """
     lead = next((analysis for analysis in analyses if analysis.leads and analysis.report is not None), None)
     if lead is not None and lead.report is not None and (lead.report.headline or lead.has_results):
-        if lead.sentence:
-            print_text(lead.sentence)
+        if sentence := first_sentences(analyses, lead):
+            print_text(sentence)
         for table in lead.results_tables[:2]:
             _print_table(table)
         print_text("")

@@ -5,19 +5,12 @@ model sizes.
 """
 
 from rbptrack.stats.changes import OtherTokens
-from rbptrack.stats.contrasts import (
-    MIN_POOLED,
-    Mean,
-    difference_of_exponents,
-    mean_over_datasets,
-    mean_over_families,
-    random_effects,
-)
 from rbptrack.stats.documents import (
     MIN_UNITS,
     Sums,
     ce_and_neg_log_rbp,
     ce_and_rbp,
+    combined_influences,
     cross_entropy,
     estimate,
     estimate_from_influences,
@@ -49,12 +42,25 @@ from rbptrack.stats.laws import (
     laws,
     laws_by_metric,
     missing_interval_clause,
+    share_scatter,
     why_no_interval,
     why_no_interval_in_k,
     why_no_law_in_k,
 )
+from rbptrack.stats.means import MIN_POOLED, Mean, mean_over_datasets, mean_over_families, random_effects
 from rbptrack.stats.rounding import all_equal, first_largest, first_smallest, significant
-from rbptrack.stats.together import Average, Row, adjust, average, combination, correlations, simultaneous_level
+from rbptrack.stats.sizes import Crossing, Minus, SizeRatio, crossing, middle_of_common_values, size_ratio
+from rbptrack.stats.together import (
+    Average,
+    Row,
+    adjust,
+    average,
+    combination,
+    correlations,
+    homogeneity,
+    paired_difference,
+    simultaneous_level,
+)
 
 __all__ = [
     "MIN_MISSES",
@@ -62,6 +68,7 @@ __all__ = [
     "MIN_TESTED_SIZES",
     "MIN_UNITS",
     "Average",
+    "Crossing",
     "DocumentInfluences",
     "Estimate",
     "Floor",
@@ -69,9 +76,11 @@ __all__ = [
     "FormFit",
     "Law",
     "Mean",
+    "Minus",
     "OtherTokens",
     "Parameter",
     "Row",
+    "SizeRatio",
     "Sums",
     "adjust",
     "all_equal",
@@ -81,9 +90,10 @@ __all__ = [
     "ce_and_rbp",
     "check_form",
     "combination",
+    "combined_influences",
     "correlations",
     "cross_entropy",
-    "difference_of_exponents",
+    "crossing",
     "estimate",
     "estimate_from_influences",
     "few_documents_clause",
@@ -94,6 +104,7 @@ __all__ = [
     "fit_form",
     "forecast",
     "half_widths",
+    "homogeneity",
     "huber_alpha",
     "influences",
     "ks_with_enough_misses",
@@ -102,16 +113,20 @@ __all__ = [
     "laws_by_metric",
     "mean_over_datasets",
     "mean_over_families",
+    "middle_of_common_values",
     "missing_interval_clause",
     "neg_log_rbp",
     "neg_log_rbp_over_ce",
     "only_totals",
+    "paired_difference",
     "power_law_aicc",
     "random_effects",
     "rbp",
+    "share_scatter",
     "shares_of_tokens",
     "significant",
     "simultaneous_level",
+    "size_ratio",
     "why_no_interval",
     "why_no_interval_in_k",
     "why_no_law_in_k",

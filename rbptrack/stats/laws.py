@@ -31,6 +31,20 @@ from rbptrack.stats.lines import Lines, lines_through
 
 
 @dataclass(frozen=True)
+class Scatter:
+    """The variance of ln y of models around their law.
+
+    Attributes:
+        variance: the variance, without the noise of documents.
+        df: its degrees of freedom.
+
+    """
+
+    variance: float
+    df: float
+
+
+@dataclass(frozen=True)
 class Law:
     """A law y = A S^-alpha: the least-squares line of ln y on ln S through at least 2 sizes.
 
@@ -39,11 +53,14 @@ class Law:
     Attributes:
         lines: the lines of all quantities that were fitted together.
         place: the place of this law's quantity among them.
+        shared: the scatter that was estimated together with other laws (`share_scatter`); None if the scatter is that
+            of this law alone. Alpha, A, and the values of the law have it in their error.
 
     """
 
     lines: Lines
     place: int
+    shared: Scatter | None = None
 
     @property
     def s(self) -> FloatArray:
@@ -82,7 +99,23 @@ class Law:
     @property
     def alpha(self) -> Estimate:
         """The exponent alpha with its error."""
+        return self._with_shared_scatter(self.lines.alpha[self.place], self.alpha_weights)
+
+    @property
+    def own_alpha(self) -> Estimate:
+        """The exponent alpha with an error that uses the scatter of this law alone."""
         return self.lines.alpha[self.place]
+
+    def at(self, s: float) -> Estimate:
+        """Return ln y of the law at a size s, with the error of the law."""
+        weights = self.lines.weights_at(s)
+        return self._with_shared_scatter(self.lines.line_estimates(weights)[self.place], weights)
+
+    def _with_shared_scatter(self, own: Estimate, weights: FloatArray) -> Estimate:
+        """Return a weighted sum of ln y whose error has the shared scatter, if there is one."""
+        if self.shared is None:
+            return own
+        return replace(own, scatter=self.shared.variance * float(weights @ weights), df=self.shared.df)
 
     @property
     def alpha_weights(self) -> FloatArray:
@@ -97,7 +130,7 @@ class Law:
             df: the degrees of freedom of `scatter`.
 
         """
-        return replace(self.alpha, scatter=scatter * float(self.alpha_weights @ self.alpha_weights), df=df)
+        return replace(self, shared=Scatter(scatter, df)).alpha
 
     def over(self, other: Law) -> Law:
         """Return the law of the ratio y / other.y.
@@ -123,7 +156,7 @@ class Law:
     @property
     def ln_a(self) -> Estimate:
         """The logarithm of the factor A with its error."""
-        return self.lines.ln_a[self.place]
+        return self._with_shared_scatter(self.lines.ln_a[self.place], self.lines.ln_a_weights)
 
     @property
     def a(self) -> float:
@@ -210,6 +243,45 @@ def fit(s: FloatArray, y: FloatArray, documents: Sequence[DocumentInfluences] | 
         return Law(lines_through(s, values), 0)
     by_quantity = [DocumentInfluences(size.u[:, None], size.shares) for size in documents]
     return Law(lines_through(s, values, by_quantity), 0)
+
+
+MOST_SHARED_DF = 3
+"""The largest degrees of freedom of the scatter of a law that is estimated together with that of other families."""
+
+
+def share_scatter(laws: Sequence[Mapping[str, Law]], families: Sequence[str]) -> list[dict[str, Law]]:
+    """Estimate the scatter of laws of few sizes together with the laws of other families, for each metric.
+
+    With m sizes, the scatter of one law has m - 2 degrees of freedom. The mean scatter of all families counts as many
+    (moderated variances, Smyth 2004). Laws of one family share their models, so their scatter is averaged first. Laws
+    with more than `MOST_SHARED_DF` degrees of freedom keep their own scatter, and so does everything if there is only
+    one family. docs/explanation/validity.md shows how often such intervals contain the true value.
+
+    Args:
+        laws: the laws by metric of each family on each dataset.
+        families: the name of the family of each element of `laws`.
+
+    """
+    shared = [dict(by_metric) for by_metric in laws]
+    for metric in dict.fromkeys(metric for by_metric in laws for metric in by_metric):
+        scatters: dict[str, list[Scatter]] = {}
+        for by_metric, family in zip(laws, families, strict=True):
+            if metric in by_metric and by_metric[metric].sizes > 2:
+                law = by_metric[metric]
+                scatters.setdefault(family, []).append(Scatter(law.scatter, law.sizes - 2))
+        dfs = {family: min(scatter.df for scatter in of_family) for family, of_family in scatters.items()}
+        total_df = sum(dfs.values())
+        total = sum(dfs[name] * float(np.mean([each.variance for each in scatters[name]])) for name in scatters)
+        for by_metric, family in zip(shared, families, strict=True):
+            if metric not in by_metric or family not in dfs:
+                continue
+            law = by_metric[metric]
+            own_df = law.sizes - 2
+            prior_df = min(own_df, total_df - dfs[family])
+            if 0 < own_df <= MOST_SHARED_DF and prior_df > 0:
+                variance = (prior_df * total / total_df + own_df * law.scatter) / (prior_df + own_df)
+                by_metric[metric] = replace(law, shared=Scatter(variance, prior_df + own_df))
+    return shared
 
 
 def huber_alpha(s: FloatArray, y: FloatArray) -> float:

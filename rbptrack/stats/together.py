@@ -8,7 +8,7 @@ influences of their common documents and from the residuals of their common mode
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, nan, sqrt
 
 import numpy as np
@@ -16,7 +16,8 @@ import scipy
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.documents import combined_influences, deciding_documents, degrees_of_freedom
-from rbptrack.stats.estimate import Estimate, sum_of_variances, unit
+from rbptrack.stats.estimate import DocumentInfluences, Estimate, sum_of_variances, unit
+from rbptrack.stats.rounding import ROUNDING
 
 _DRAWS = 20_000
 _FEWEST_DRAWS = 10  # with fewer draws above a threshold, Bonferroni's bound is used
@@ -54,7 +55,8 @@ def covariances(rows: Sequence[Row]) -> FloatArray:
         matrix[np.ix_(members, members)] += scaled @ scaled.T
     for members in _by_length(rows, "models").values():
         scaled = np.array([_scaled(rows[i].estimate.residuals, rows[i].estimate.scatter) for i in members])
-        df = min(rows[i].estimate.df for i in members)
+        # Residuals span at most `df` of their law's dimensions. The variance may come from other laws, too.
+        df = min(min(rows[i].estimate.df, scaled.shape[1] - 2) for i in members)
         matrix[np.ix_(members, members)] += scaled @ scaled.T * (1 - 1 / df)
     np.fill_diagonal(matrix, [row.estimate.sampling + row.estimate.scatter for row in rows])
     return matrix
@@ -169,41 +171,70 @@ def simultaneous_level(rows: Sequence[Row], level: float = 0.95) -> float:
 
 
 def combination(rows: Sequence[Row], weights: Sequence[float] | FloatArray) -> Estimate:
-    """Return a weighted sum of estimates, with its error.
+    """Return a weighted sum of estimates, with its error. The sum of two estimates with weights 1 and -1 is a contrast.
 
     Influences of common documents and residuals of common models are added before they are squared. If two rows name
     the same documents (or models), but their numbers differ or the influences are unknown, their standard errors are
-    added, which is an upper bound. Errors of rows that name other documents (or models) are independent.
+    added, which is an upper bound. Errors of rows that name other documents (or models) are independent. The influences
+    and residuals of the sum are those of all names, one after the other; unknown if those of a row are unknown.
 
     Args:
         rows: the rows.
         weights: the weight of each row, (rows,).
 
     """
-    value = float(sum(weight * row.estimate.value for weight, row in zip(weights, rows, strict=True)))
+    weights = np.asarray(weights, dtype=np.float64)
+    terms = [float(weight) * row.estimate.value for weight, row in zip(weights, rows, strict=True)]
+    value = float(sum(terms))
+    if abs(value) <= ROUNDING * sum(map(abs, terms)):
+        value = 0.0
     if not all(row.estimate.has_interval for row in rows):
         return Estimate(value, df=nan)
-    weights = np.asarray(weights, dtype=np.float64)
     sampling, sampling_df, deciding = 0.0, inf, inf
-    for part in _variances_by_name(rows, weights, "documents"):
+    documents = _parts_by_name(rows, weights, "documents")
+    for part in documents:
         _, deciding = sum_of_variances((sampling, deciding), (part.variance, part.deciding))
         sampling, sampling_df = sum_of_variances((sampling, sampling_df), (part.variance, part.df))
     scatter, df = 0.0, inf
-    for part in _variances_by_name(rows, weights, "models"):
+    models = _parts_by_name(rows, weights, "models")
+    for part in models:
         scatter, df = sum_of_variances((scatter, df), (part.variance, part.df))
-    return Estimate(value, sampling, scatter, df, sampling_df, deciding)
+    u, residuals = _joined(documents), _joined(models)
+    influences = None
+    if u is not None:
+        influences = DocumentInfluences(u, np.concatenate([part.shares for part in documents]))
+    return Estimate(value, sampling, scatter, df, sampling_df, deciding, influences, residuals)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A variance, its degrees of freedom, and the effective number of documents that decide it."""
+    """The variance of a weighted sum that comes from the documents (or models) of one name.
+
+    Attributes:
+        variance: the variance.
+        df: its degrees of freedom.
+        deciding: the effective number of documents that decide it.
+        vector: the influences of documents, (documents,), or the residuals of models, (models,), with the variance as
+            their sum of squares; empty if they are unknown.
+        shares: the share of the tokens that each document holds, (documents,).
+
+    """
 
     variance: float
     df: float
     deciding: float = inf
+    vector: FloatArray = field(default_factory=lambda: np.zeros(0))
+    shares: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
-def _variances_by_name(rows: Sequence[Row], weights: FloatArray, part: str) -> list[_Part]:
+def _joined(parts: Sequence[_Part]) -> FloatArray | None:
+    """Return the vectors of all parts, one after the other; None if one is unknown, or without parts."""
+    if not parts or not all(len(part.vector) for part in parts):
+        return None
+    return np.concatenate([part.vector for part in parts])
+
+
+def _parts_by_name(rows: Sequence[Row], weights: FloatArray, part: str) -> list[_Part]:
     """Return the variance of a weighted sum that comes from the documents (or models) of each name."""
     parts: dict[str, list[_Part]] = {}
     known = set()
@@ -215,12 +246,12 @@ def _variances_by_name(rows: Sequence[Row], weights: FloatArray, part: str) -> l
             # Tokenizers may differ, and with them the shares.
             shares = np.mean([each.documents.shares for each in estimates if each.documents], axis=0)
             df, deciding = float(degrees_of_freedom(u, shares)), float(deciding_documents(u))
-            parts.setdefault(name, []).append(_Part(float(u @ u), df, deciding))
+            parts.setdefault(name, []).append(_Part(float(u @ u), df, deciding, u, shares))
         else:
             residuals = [_scaled(estimate.residuals, estimate.scatter) for estimate in estimates]
             total = combined_influences(np.stack(residuals, axis=1), weights[members])
             df = min(estimate.df for estimate in estimates)
-            parts.setdefault(name, []).append(_Part(float(total @ total), df))
+            parts.setdefault(name, []).append(_Part(float(total @ total), df, vector=total))
     for i in set(range(len(rows))) - known:
         estimate, squared = rows[i].estimate, float(weights[i]) ** 2
         if part == "documents":
@@ -231,11 +262,18 @@ def _variances_by_name(rows: Sequence[Row], weights: FloatArray, part: str) -> l
     totals = []
     for of_name in parts.values():
         with_variance = [each for each in of_name if each.variance > 0]
-        if with_variance:
+        if len(with_variance) == 1:
+            totals += with_variance
+        elif with_variance:
             variance = sum(sqrt(each.variance) for each in with_variance) ** 2
             smallest_df = min(each.df for each in with_variance)
             totals.append(_Part(variance, smallest_df, min(each.deciding for each in with_variance)))
     return totals
+
+
+def paired_difference(first: Estimate, second: Estimate) -> Estimate:
+    """Return the difference of two estimates of different models on the same documents."""
+    return combination([Row(first, "documents", "first"), Row(second, "documents", "second")], [1, -1])
 
 
 @dataclass(frozen=True)
@@ -255,16 +293,21 @@ class Average:
 
 
 def average(rows: Sequence[Row]) -> Average:
-    """Return the mean of estimates. Each counts alike.
+    """Return the mean of estimates. Each counts alike."""
+    number = len(rows)
+    return Average(combination(rows, np.full(number, 1 / number)), homogeneity(rows), number)
 
-    The hypothesis that all true values are equal is tested by the largest deviation of an estimate from the mean, with
-    `adjust`. Each estimate keeps its own variance, so one that is far less precise than the others does no harm.
+
+def homogeneity(rows: Sequence[Row]) -> float:
+    """Return the p-value of the hypothesis that all true values are equal; NaN without two rows with intervals.
+
+    The largest deviation of an estimate from the mean is tested with `adjust`. Each estimate keeps its own variance, so
+    one that is far less precise than the others does no harm.
     """
     number = len(rows)
-    mean = combination(rows, np.full(number, 1 / number))
-    if not mean.has_interval or number < 2:
-        return Average(mean, nan, number)
+    if number < 2 or not all(row.estimate.has_interval for row in rows):
+        return nan
     from_mean = np.eye(number) - 1 / number  # row i: the weights of the deviation of estimate i
     p = np.array([combination(rows, weights).p() for weights in from_mean])
     correlation = _correlations(from_mean @ covariances(rows) @ from_mean.T)
-    return Average(mean, float(adjust(p, correlation).min()), number)
+    return float(adjust(p, correlation).min())

@@ -10,15 +10,15 @@ from scipy import stats
 from plugins.contrasts import Contrasts
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import RankTables
-from rbptrack.analysis.testing import NeedsRanks, NeedsSizes
-from rbptrack.stats import difference_of_exponents, laws, neg_log_rbp
+from rbptrack.analysis.testing import NeedsRanks
+from rbptrack.stats import estimate, laws_by_metric, neg_log_rbp, paired_difference, share_scatter
 from tests.plugins.reports import result
 from tests.rank_tables import power_law_rank_table
 
 SIZES = np.geomspace(1e6, 1e9, 5).round()
 
 
-class TestContract(NeedsRanks, NeedsSizes):
+class TestContract(NeedsRanks):
     analyzer = Contrasts()
 
 
@@ -82,10 +82,59 @@ def test_contrasts_of_families_pairs_the_influences_of_documents() -> None:
     fitted = []
     for rows, _ in (part_a, part_b):
         counts = [runs.document_counts(row["run_id"], [1]) for row in rows]
-        fitted += laws(SIZES, counts, neg_log_rbp)
-    expected = difference_of_exponents(*fitted)
+        fitted.append(laws_by_metric(SIZES, counts))
+    fitted = [by_metric["rbp_1"] for by_metric in share_scatter(fitted, ["a", "b"])]
+    expected = paired_difference(*(law.alpha for law in fitted))
     assert (row["low"], row["high"]) == pytest.approx(expected.interval())
     assert expected.half_width() < 0.99 * (fitted[0].alpha - fitted[1].alpha).half_width()
+
+
+def test_contrasts_level_is_the_paired_difference_of_both_models() -> None:
+    part_a, part_b = measurements("a"), measurements("b", alpha=0.12)
+    report = report_of(part_a, part_b)
+    runs = Runs(pd.DataFrame(part_a[0] + part_b[0]), RankTables(part_a[1] | part_b[1]))
+    sums = [runs.document_counts(part[0][-1]["run_id"], [1]).sums for part in (part_a, part_b)]
+    both = np.stack(sums, axis=1)  # (documents, 2, 3)
+    expected = estimate(both, lambda x: neg_log_rbp(x[..., 0, :])[..., 0] - neg_log_rbp(x[..., 1, :])[..., 0])
+    row = result(report, "level", "rbp_1", at="1000000000")
+    assert row["level"] == pytest.approx(expected.value)
+    assert (row["low"], row["high"]) == pytest.approx(expected.interval())
+    mean = result(report, "level", "rbp_1", at="mean of 5 sizes")
+    levels = report.frame("level")
+    assert mean["level"] == pytest.approx(levels[levels["metric"] == "rbp_1"]["level"][:5].mean())
+    assert mean["high"] - mean["low"] < row["high"] - row["low"]
+
+
+def test_contrasts_compares_the_nearest_sizes_of_families_without_common_sizes() -> None:
+    rows, tables = measurements("b")
+    for row in rows:
+        row["non_embedding_params"] *= 10_000
+    levels = report_of(measurements("a"), (rows, tables)).frame("level")
+    assert set(levels["at"]) == {f"{SIZES[-1]:.0f} − {SIZES[0]:.0f}"}
+
+
+def test_contrasts_size_ratio_is_the_one_at_which_both_families_are_equal() -> None:
+    """RBP_1 of family b at S equals RBP_1 of family a at 2 S."""
+    rows, tables = measurements("b")
+    for row in rows:
+        row["non_embedding_params"] //= 2
+    report = report_of(measurements("a"), (rows, tables))
+    row = result(report, "size_ratio", "rbp_1")
+    assert (row["family"], row["versus"], row["verdict"]) == ("b", "a", "below")
+    assert row["low"] < 0.5 < row["high"]
+    assert row["size_ratio"] == pytest.approx(0.5, rel=0.1)
+    assert row["S_equal"] == pytest.approx(row["size_ratio"] * SIZES[-1])
+    assert "a-1000000000" in report.headline
+
+
+def test_contrasts_finds_the_crossing_of_two_families() -> None:
+    """-ln RBP_1 is 3 S^-0.1 and 3 * 1e6^0.1 S^-0.2, which are equal at S = 1e6."""
+    rows, tables = measurements("b")
+    for row in rows:
+        s = row["non_embedding_params"]
+        tables[row["run_id"]] = power_law_rank_table(s, alpha=0.2, factor=3 * 3e7**0.1, tokens=300)
+    row = result(report_of(measurements("a"), (rows, tables)), "crossing", "rbp_1")
+    assert row["low"] < 3e7 < row["high"]
 
 
 def test_contrasts_margin_is_a_share_of_the_second_exponent() -> None:
@@ -153,9 +202,8 @@ def test_contrasts_does_not_change_if_each_model_has_second_seed_with_same_ranks
     family_b = measurements("b", alpha=0.12)
     without_seeds = report_of((rows, tables), family_b).results
     with_seeds = report_of((rows_with_seeds, tables_with_seeds), family_b).results
-    pd.testing.assert_frame_equal(
-        without_seeds.drop(columns="p_adjusted"), with_seeds.drop(columns="p_adjusted"), rtol=1e-6
-    )
+    columns = ["p_adjusted", "largest"]
+    pd.testing.assert_frame_equal(without_seeds.drop(columns=columns), with_seeds.drop(columns=columns), rtol=1e-6)
 
 
 def test_contrasts_compares_datasets_over_sizes_with_same_seeds() -> None:

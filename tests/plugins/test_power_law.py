@@ -140,10 +140,10 @@ def test_headline_counts_laws_with_positive_exponent():
 @pytest.mark.parametrize(
     ("sizes", "questions"),
     [
-        (2, {"alpha", "delta"}),
-        (3, {"alpha", "delta"}),
-        (4, {"alpha", "delta", "held_out"}),
-        (6, {"alpha", "delta", "held_out"}),
+        (2, {"alpha", "delta", "improvement"}),
+        (3, {"alpha", "delta", "improvement"}),
+        (4, {"alpha", "delta", "held_out", "improvement"}),
+        (6, {"alpha", "delta", "held_out", "improvement"}),
     ],
 )
 def test_power_law_answers_questions_for_which_there_are_enough_sizes(sizes, questions):

@@ -17,7 +17,6 @@ from rbptrack.stats import (
     average,
     combination,
     correlations,
-    difference_of_exponents,
     laws,
     simultaneous_level,
 )
@@ -143,18 +142,6 @@ def test_simultaneous_level_is_between_those_of_one_and_of_independent_rows() ->
     assert simultaneous_level(rows[:1]) == 0.95
     assert simultaneous_level([Row(Estimate(0.0, 1.0), "d", "a")] * 10) == pytest.approx(0.995)
     assert simultaneous_level([]) == 0.95
-
-
-def test_combination_of_two_families_on_the_same_documents_is_the_difference_of_exponents() -> None:
-    rng = np.random.default_rng(4)
-    shared = slopes(rng)
-    first, second = law_of(rng, shared), law_of(rng, shared)
-    expected = difference_of_exponents(first, second)
-    found = combination([Row(first.alpha, "d", "a"), Row(second.alpha, "d", "b")], [1, -1])
-    assert found.value == pytest.approx(expected.value)
-    assert found.sampling == pytest.approx(expected.sampling)
-    assert found.scatter == pytest.approx(expected.scatter)
-    assert found.half_width() == pytest.approx(expected.half_width())
 
 
 def test_combination_adds_standard_errors_of_the_same_documents_if_influences_are_unknown() -> None:

@@ -1,17 +1,10 @@
-"""Compare and pool the exponents of several laws.
-
-- `difference_of_exponents` compares two families on one dataset. If a document influences both exponents alike, its
-  influence cancels in the difference.
-- `Law.over` (in `laws.py`) compares the laws of one family on two datasets. Scatter of a model that is equal on both
-  datasets cancels.
-- `mean_over_datasets` and `mean_over_families` compute random-effects means of exponents.
-"""
+"""Random-effects means of exponents over datasets and over families."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf, sqrt
+from math import sqrt
 
 import numpy as np
 import scipy
@@ -26,34 +19,6 @@ MIN_POOLED = 3
 """The smallest number of exponents that a random-effects mean is computed from."""
 
 
-def difference_of_exponents(first: Law, second: Law) -> Estimate:
-    """Return alpha of one family minus alpha of another family that was measured on the same documents.
-
-    The influences of each document on both exponents are subtracted before they are squared. If the numbers of
-    documents differ, or single documents are unknown, the two laws count as independent.
-
-    Args:
-        first: the law of the first family.
-        second: the law of the second family. It may have other sizes. Row i of its influences (`documents.u`) must
-            belong to the same document as row i of the influences of `first`.
-
-    """
-    independent = first.alpha - second.alpha
-    if first.documents is None or second.documents is None or len(first.documents.u) != len(second.documents.u):
-        return independent
-    weights = np.concatenate([first.alpha_weights, -second.alpha_weights])
-    u = combined_influences(np.hstack([first.documents.u, second.documents.u]), weights)
-    shares = (first.documents.shares + second.documents.shares) / 2  # tokenizers may differ
-    paired = estimate_from_influences(np.array(independent.value), u, shares)
-    return replace(
-        independent,
-        sampling=paired.sampling,
-        sampling_df=paired.sampling_df,
-        deciding_documents=paired.deciding_documents,
-        documents=paired.documents,
-    )
-
-
 @dataclass(frozen=True)
 class Mean:
     """A random-effects mean of exponents.
@@ -63,7 +28,6 @@ class Mean:
         tau: standard deviation of the true exponents, by Paule and Mandel's estimator.
         low: lower end of the 95% prediction interval of the true exponent of one more dataset or family.
         high: upper end of the prediction interval.
-        homogeneity: p-value of Welch's test of the hypothesis that all true exponents are equal.
         number: the number of exponents.
 
     """
@@ -72,7 +36,6 @@ class Mean:
     tau: float
     low: float
     high: float
-    homogeneity: float
     number: int
 
 
@@ -144,8 +107,7 @@ def random_effects(estimates: Sequence[Estimate], common: Estimate) -> Mean | No
     """Return a random-effects mean with Hartung and Knapp's interval.
 
     The variance of the mean is not allowed to be smaller than that of a fixed-effects mean. Sources: Hartung and Knapp,
-    Statistics in Medicine 20, 2001, for this variance; Paule and Mandel for tau; Welch, Biometrika 38, 1951, for the
-    test of homogeneity.
+    Statistics in Medicine 20, 2001, for this variance; Paule and Mandel for tau.
 
     Returns None if there are fewer than `MIN_POOLED` estimates, if one of them has no interval, or if a variance is 0.
 
@@ -158,8 +120,7 @@ def random_effects(estimates: Sequence[Estimate], common: Estimate) -> Mean | No
     if number < MIN_POOLED or not (common.has_interval and all(estimate.has_interval for estimate in estimates)):
         return None
     values = np.array([estimate.value for estimate in estimates])
-    variances_with_df = [_total_variance(estimate) for estimate in estimates]
-    variances = np.array([variance for variance, _ in variances_with_df])
+    variances = np.array([estimate.sampling + estimate.scatter for estimate in estimates])
     if not (variances > 0).all():
         return None
     tau2 = _paule_mandel(values, variances)
@@ -167,21 +128,15 @@ def random_effects(estimates: Sequence[Estimate], common: Estimate) -> Mean | No
     mean = float(weights @ values / weights.sum())
     spread = float(weights @ (values - mean) ** 2) / (number - 1)
     variance = max(spread, 1.0) / float(weights.sum())
-    common_variance, common_df = _total_variance(common)
+    common_variance, common_df = sum_of_variances((common.sampling, common.sampling_df), (common.scatter, common.df))
     prediction_half_width = float(scipy.special.stdtrit(number - 2, 0.975)) * sqrt(tau2 + variance + common_variance)
     return Mean(
         mean=Estimate(mean, common_variance, variance, number - 1, common_df),
         tau=sqrt(tau2),
         low=mean - prediction_half_width,
         high=mean + prediction_half_width,
-        homogeneity=_welch_p(values, variances, np.array([df for _, df in variances_with_df])),
         number=number,
     )
-
-
-def _total_variance(estimate: Estimate) -> tuple[float, float]:
-    """Return the sum of both variances of an estimate, and its degrees of freedom."""
-    return sum_of_variances((estimate.sampling, estimate.sampling_df), (estimate.scatter, estimate.df))
 
 
 def _paule_mandel(values: FloatArray, variances: FloatArray) -> float:
@@ -200,18 +155,3 @@ def _paule_mandel(values: FloatArray, variances: FloatArray) -> float:
         return 0.0
     upper = float(((values - values.mean()) ** 2).sum()) + float(variances.max())
     return float(scipy.optimize.brentq(excess, 0.0, upper, rtol=1e-10))
-
-
-def _welch_p(values: FloatArray, variances: FloatArray, df: FloatArray) -> float:
-    """Return the p-value of Welch's test that all true values are equal. Every argument is an array, (n,)."""
-    number = len(values)
-    weights = 1 / variances
-    total = weights.sum()
-    mean = weights @ values / total
-    between = float(weights @ (values - mean) ** 2) / (number - 1)
-    correction = float(((1 - weights / total) ** 2 / df).sum())  # 0 if all variances are known exactly
-    statistic = between / (1 + 2 * (number - 2) / (number**2 - 1) * correction)
-    denominator_df = (number**2 - 1) / (3 * correction) if correction > 0 else inf
-    if denominator_df == inf:
-        return float(scipy.special.chdtrc(number - 1, statistic * (number - 1)))
-    return float(scipy.special.fdtrc(number - 1, denominator_df, statistic))

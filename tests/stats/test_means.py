@@ -1,4 +1,4 @@
-"""Tests of differences and means of exponents whose laws share models or documents."""
+"""Tests of differences, homogeneity and means of exponents whose laws share models or documents."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ import pytest
 from scipy import stats
 
 from rbptrack.ranks import DocumentCounts
-from rbptrack.stats import DocumentInfluences, Estimate, cross_entropy, estimate, fit, laws
-from rbptrack.stats.contrasts import (
-    difference_of_exponents,
+from rbptrack.stats import (
+    DocumentInfluences,
+    Estimate,
+    Row,
+    cross_entropy,
+    estimate,
+    fit,
+    homogeneity,
+    laws,
     mean_over_datasets,
     mean_over_families,
+    paired_difference,
     random_effects,
 )
 
@@ -53,7 +60,7 @@ def alpha_weights(s):
     return -x / (x @ x)
 
 
-def test_difference_of_exponents_on_same_documents_equals_joint_jackknife() -> None:
+def test_paired_difference_on_same_documents_equals_joint_jackknife() -> None:
     rng = np.random.default_rng(0)
     tokens, slope = random_documents(rng)
     sizes_b = np.geomspace(1e5, 1e8, 4)
@@ -68,14 +75,14 @@ def test_difference_of_exponents_on_same_documents_equals_joint_jackknife() -> N
         return ln_ce[..., : len(S)] @ alpha_weights(S) - ln_ce[..., len(S) :] @ alpha_weights(sizes_b)
 
     expected = estimate(sums, difference_of_slopes)
-    difference = difference_of_exponents(law_a, law_b)
+    difference = paired_difference(law_a.alpha, law_b.alpha)
     assert difference.value == pytest.approx(expected.value)
     assert difference.sampling == pytest.approx(expected.sampling)
     assert difference.sampling_df == pytest.approx(expected.sampling_df)
     assert difference.sampling < 0.2 * (law_a.alpha - law_b.alpha).sampling
 
 
-def test_difference_of_exponents_covers_0_if_documents_move_the_exponents_apart() -> None:
+def test_paired_difference_covers_0_if_documents_move_the_exponents_apart() -> None:
     """The slopes of a document have opposite signs in the two families.
 
     An interval that treats the exponents as independent contains 0 in only 84.5% of the samples.
@@ -86,16 +93,9 @@ def test_difference_of_exponents_covers_0_if_documents_move_the_exponents_apart(
         tokens, slope = random_documents(rng)
         law_a = law_of_family(rng, tokens, slope)
         law_b = law_of_family(rng, tokens, slope, sign=-1.0)
-        difference = difference_of_exponents(law_a, law_b)
+        difference = paired_difference(law_a.alpha, law_b.alpha)
         covered += abs(difference.value) < difference.half_width()
     assert covered / 200 > 0.9
-
-
-def test_difference_of_exponents_treats_laws_without_documents_as_independent() -> None:
-    rng = np.random.default_rng(2)
-    law_a = fit(S, np.exp(rng.normal(0, 0.1, 5) - 0.1 * X))
-    law_b = fit(S, np.exp(rng.normal(0, 0.1, 5) - 0.2 * X))
-    assert difference_of_exponents(law_a, law_b) == law_a.alpha - law_b.alpha
 
 
 def test_law_over_removes_scatter_of_models_that_two_datasets_share() -> None:
@@ -144,28 +144,23 @@ def test_random_effects_of_equal_errors_has_t_interval_of_mean() -> None:
     assert (mean.low, mean.high) == pytest.approx((values.mean() - half_width, values.mean() + half_width))
 
 
-def test_homogeneity_of_known_variances_is_cochrans_test() -> None:
-    values = [0.1, 0.13, 0.12]
-    mean = random_effects([Estimate(value, scatter=1e-4) for value in values], Estimate(0.0))
-    q = np.var(values) * 3 / 1e-4
-    assert mean.homogeneity == pytest.approx(stats.chi2.sf(q, 2))
+def test_homogeneity_of_two_independent_values_is_the_test_of_their_difference() -> None:
+    rows = [Row(Estimate(value, scatter=1e-4, df=5), name, name) for value, name in ((0.1, "a"), (0.13, "b"))]
+    assert homogeneity(rows) == pytest.approx((rows[0].estimate - rows[1].estimate).p(), rel=0.1)
+    assert np.isnan(homogeneity(rows[:1]))
 
 
-def test_homogeneity_of_three_samples_has_p_of_welchs_test() -> None:
-    """The expected p is that of scipy.stats.f_oneway(..., equal_var=False), which needs SciPy 1.15."""
-    samples = ([3.1, 2.7, 3.6, 3.3], [2.2, 4.1, 3.9, 1.8, 3.0, 2.4], [3.4, 3.6, 3.5, 3.7, 3.3])
-    means = [Estimate(np.mean(x), scatter=np.var(x, ddof=1) / len(x), df=len(x) - 1) for x in samples]
-    assert random_effects(means, Estimate(0.0)).homogeneity == pytest.approx(0.2048007210755959)
-
-
-def test_homogeneity_of_equal_means_is_rejected_in_about_5_percent_of_samples() -> None:
+def test_homogeneity_of_equal_means_is_rejected_in_at_most_5_percent_of_samples() -> None:
     rng = np.random.default_rng(6)
     rejected = 0
     for _ in range(400):
-        samples = [rng.normal(0, sd, n) for sd, n in ((1.0, 6), (3.0, 8), (0.3, 5), (1.0, 12))]
-        means = [Estimate(x.mean(), scatter=x.var(ddof=1) / len(x), df=len(x) - 1) for x in samples]
-        rejected += random_effects(means, Estimate(0.0)).homogeneity < 0.05
-    assert 0.02 < rejected / 400 < 0.09
+        rows = []
+        for i, (sd, n) in enumerate(((1.0, 6), (3.0, 8), (0.3, 5), (1.0, 12))):
+            x = rng.normal(0, sd, n)
+            mean = Estimate(x.mean(), scatter=x.var(ddof=1) / n, df=n - 1, residuals=x - x.mean())
+            rows.append(Row(mean, f"d{i}", f"f{i}"))
+        rejected += homogeneity(rows) < 0.05
+    assert rejected / 400 < 0.07
 
 
 def test_random_effects_needs_three_estimates_with_known_errors() -> None:
