@@ -20,7 +20,7 @@ from rbptrack.base.parquet import read_table
 from rbptrack.measurement.columns import IMPORTABLE_COLUMNS
 from rbptrack.measurement.document import MAX_TEXT_LENGTH, PARTS, Measurement, Result, by_k
 from rbptrack.measurement.files import DOCUMENTS_FILE, RANKS_FILE
-from rbptrack.ranks import COUNTED_COLUMNS, RankHistogram, RankSums, RankTable, log_grid
+from rbptrack.ranks import COLUMNS, COUNTED_COLUMNS, RankHistogram, RankSums, RankTable, log_grid
 from rbptrack.stats.documents import ce_and_rbp, covariance, influences
 
 _TOLERANCE = 1e-6  # relative and absolute; another processor may round differently
@@ -166,7 +166,8 @@ def faults_of_ranks(measurement: Measurement, folder: Path) -> Iterator[str]:
         yield from _differences(name, getattr(measurement, name), computed.get(name))
 
 
-_DETERMINED = ("ce", "ce_se", "rbp", "rbp_se", "ce_rank", "ce_rest", "tie_rate", "kl", "acceptance", "same_top")
+_METRICS_OF_COLUMNS = [column.metric for column in COLUMNS.values() if column.metric]
+_DETERMINED = ("ce", "ce_se", "rbp", "rbp_se", "ce_rank", "ce_rest", *_METRICS_OF_COLUMNS)
 """Results that only ranks give. A measurement must not state one that its ranks do not give."""
 
 
