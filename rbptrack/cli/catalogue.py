@@ -26,7 +26,7 @@ def models(patterns: Patterns = None) -> int:
     from rbptrack.config.compose import compose
     from rbptrack.sources import hub
     from rbptrack.sources.pin import pin_model
-    from rbptrack.sweep.cells import cache_key
+    from rbptrack.sweep.lookups import cache_key
 
     names = _select("model", patterns or ["*/*"])
     rows = []

@@ -1,10 +1,11 @@
 """Run sweeps and estimate their costs. A sweep measures cells, delivers the measurements and analyses them."""
 
-from rbptrack.sweep.cells import Cell, Resolver, resolve
+from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.cost import plan
 from rbptrack.sweep.jobs import run_job
 from rbptrack.sweep.measuring import Failed, Found, Measured, Outcome, measure_cell
 from rbptrack.sweep.messages import failure_lines
+from rbptrack.sweep.resolver import Resolver, resolve
 from rbptrack.sweep.sweep import run
 
 __all__ = [

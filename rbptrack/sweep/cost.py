@@ -18,7 +18,8 @@ from rbptrack.config.schema import Config, DatasetConfig, Dtype, ModelConfig, Se
 from rbptrack.console.progress import spinner
 from rbptrack.sources import hub
 from rbptrack.sources.pin import Pinned, file_ending
-from rbptrack.sweep.cells import Cell, Resolver
+from rbptrack.sweep.cells import Cell
+from rbptrack.sweep.resolver import Resolver
 from rbptrack.tracking import Store
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from rbptrack.config.compose import checked_config, readable_errors, words_for_h
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.registration import register
 from rbptrack.console.output import print_text
-from rbptrack.sweep.cells import resolve
 from rbptrack.sweep.measuring import Failed, Found, measure_cell
+from rbptrack.sweep.resolver import resolve
 from rbptrack.tracking import Store
 
 register()  # the processes that Hydra's launchers start import this module and compose configurations

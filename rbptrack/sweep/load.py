@@ -30,7 +30,8 @@ from rbptrack.models.tokenizer import load_tokenizer, rules_hash
 from rbptrack.sources.cache import cached_line
 from rbptrack.sources.manifest import reading
 from rbptrack.sources.pin import Pinned
-from rbptrack.sweep.cells import Cell, cache_key
+from rbptrack.sweep.cells import Cell
+from rbptrack.sweep.lookups import cache_key
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

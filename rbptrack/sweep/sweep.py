@@ -20,9 +20,10 @@ from rbptrack.console.progress import spinner
 from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.measurement.document import measurement_title
 from rbptrack.sweep.backends import make_backend
-from rbptrack.sweep.cells import Cell, Resolver
+from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.measuring import TITLE_WIDTH, Failed, Found, Measured, Outcome
 from rbptrack.sweep.messages import failure_cause, failure_lines, note_lines
+from rbptrack.sweep.resolver import Resolver
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.names import READING_FILE, Kind
 

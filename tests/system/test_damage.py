@@ -26,7 +26,7 @@ from rbptrack.exchange import export_bundle, import_bundle
 from rbptrack.measurement.record import read_measurement
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources import cache
-from rbptrack.sweep.cells import resolve
+from rbptrack.sweep import resolve
 from rbptrack.sweep.load import Loader
 from rbptrack.tracking import Outbox, Store
 from tests.conftest import examples
