@@ -13,6 +13,8 @@ claim. Its arguments are a generator of random numbers and the settings of a cel
     sd        standard deviation of the exponents of these families or datasets
     other     scatter of one family, divided by the scatter of the others
     slope     1, or -1 if documents that become easier with size faster in one family do so more slowly in the other
+    ratio     size at which the second family has the value of the first family's size 1
+    gap       exponent of the second family minus that of the first
     seeds     number of runs of each size
     common    share of the variance of the scatter that all runs of a size have in common
     ends, grows, ar, floor, broken   attributes of `Family` in studies/simulation.py
@@ -36,6 +38,7 @@ from rbptrack.stats import (
     ce_and_neg_log_rbp,
     correlations,
     cross_entropy,
+    crossing,
     estimate,
     fit,
     fit_floor,
@@ -47,6 +50,8 @@ from rbptrack.stats import (
     neg_log_rbp,
     neg_log_rbp_over_ce,
     paired_difference,
+    share_scatter,
+    size_ratio,
 )
 from rbptrack.stats.means import Mean
 from studies.experiment import Experiment, Outcomes, Settings, coverage, fit_laws, grid, rejection
@@ -360,6 +365,73 @@ def means(rng: np.random.Generator, cell: Settings) -> Outcomes:
     return outcomes | {claim: measured.homogeneity < 0.05}
 
 
+def hard(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Check exponents if 3% of the documents are very hard, so that a sample may hold none of them."""
+    chosen = ("covers: CE's α", "covers: RBP_100's α", "false: Δα differs, though equal")
+    outcomes = exponents(rng, cell)
+    return {f"{claim}, 3% hard documents": outcomes[claim] for claim in chosen if claim in outcomes}
+
+
+def equivalent(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Check the size at which a family has the value of another family's largest model, and the crossing of both.
+
+    The second family has the value of the first one at `ratio` times the size if the exponents are equal. `gap` is the
+    exponent of the second family minus ALPHA.
+    """
+    documents = _documents(rng, cell)
+    first = Family(cell["m"], cell["tau"])
+    second = Family(cell["m"], cell["tau"] * cell["other"])
+    s = first.s * cell["ratio"]
+    alpha = ALPHA + cell["gap"]
+    reference, _, _ = fit_laws(first.s, first.measure(rng, documents), ce_and_neg_log_rbp)
+    law, _, _ = fit_laws(s, second.measure(rng, documents, alpha_ce=alpha), ce_and_neg_log_rbp)
+    [by_metric, by_metric_of_reference] = share_scatter([{"ce": law}, {"ce": reference}], ["second", "first"])
+    law, reference = by_metric["ce"], by_metric_of_reference["ce"]
+    found = size_ratio(law, reference, float(first.s[-1]), paired_difference)
+    ln_range = float(np.log(first.s[-1] / first.s[0]))
+    truth = np.log(cell["ratio"]) + (ALPHA / alpha - 1) * ln_range
+    if found is None:
+        return {"covers: size at which two families are equal": 0.0}
+    outcomes: dict[str, float] = {
+        "covers: size at which two families are equal": found.low <= np.exp(truth) <= found.high,
+        "share: the interval of an equivalent size is unbounded": found.high == np.inf or found.low == 0,
+    }
+    if not truth:
+        outcomes |= rejection("false: a family needs another size for the same CE", found.ln_ratio)
+    elif not cell["gap"]:
+        outcomes |= rejection("found: a family needs half the size for the same CE", found.ln_ratio)
+    if cell["gap"]:
+        # (S / (ratio s0))^-alpha = (S / s0)^-ALPHA
+        crossing_at = float(first.s[0]) * float(np.exp(alpha * np.log(cell["ratio"]) / cell["gap"]))
+        place = crossing(law, reference, paired_difference)
+        outcomes["covers: size at which two families cross"] = place.low <= crossing_at <= place.high
+    return outcomes
+
+
+def shared(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Check intervals of alpha of laws of few sizes, whose scatter is estimated together with other families.
+
+    The first family scatters `other` times as much as the others.
+    """
+    documents = _documents(rng, cell)
+    laws_of_families = []
+    for i in range(cell["number"]):
+        family = Family(cell["m"], cell["tau"] * (cell["other"] if i == 0 else 1.0), slope=1.0 - 2 * (i % 2))
+        [law] = fit_laws(family.s, family.measure(rng, documents), cross_entropy)
+        laws_of_families.append({"ce": law})
+    fitted = [each["ce"] for each in share_scatter(laws_of_families, [str(i) for i in range(cell["number"])])]
+    covered = [abs(law.alpha.value - ALPHA) <= law.alpha.half_width() for law in fitted]
+    widths = [law.alpha.half_width() / law.own_alpha.half_width() for law in fitted[1:]]
+    outcomes = {
+        "covers: CE's α of few sizes, with the scatter of all families": float(np.mean(covered)),
+        "median: interval of α of few sizes with the scatter of all families, % of that by its own": 100
+        * float(np.mean(widths)),
+    }
+    if cell["other"] > 1:
+        outcomes["covers: CE's α of few sizes, of the one family that scatters 4 times as much"] = float(covered[0])
+    return outcomes
+
+
 def seeds(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Check the intervals of exponents if each size has several runs, which differ in their seed.
 
@@ -455,6 +527,19 @@ EXPERIMENTS = {
     ),
     "means": Experiment(
         grid(m=(4, 7), D=(50, 200), tau=(0.01,), number=(3, 6), sd=(0.0, 0.02), other=(1.0, 4.0)), means
+    ),
+    "hard": Experiment(
+        grid(m=(5, 7), D=(30, 100, 300), tails=("hard",), lengths=("even",), tau=(0.0, 0.005)), hard
+    ),
+    "equivalent": Experiment(
+        [
+            *grid(m=(3, 4, 7), D=(50, 200), tau=(0.005, 0.02), other=(1.0, 4.0), ratio=(0.5, 1.0), gap=(0.0,)),
+            *grid(m=(4, 7), D=(50, 200), tau=(0.005, 0.02), other=(1.0,), ratio=(0.5,), gap=(0.02,)),
+        ],
+        equivalent, draws=100,
+    ),
+    "shared": Experiment(
+        grid(m=(3, 4, 5), D=(50, 200), tau=(0.005, 0.02), number=(2, 4), other=(1.0, 4.0)), shared, draws=100
     ),
     "seeds": Experiment(
         grid(m=(4, 7), D=(50, 200), tau=(0.01,), seeds=(2, 3), common=(0.0, 0.5)), seeds

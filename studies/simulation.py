@@ -32,6 +32,9 @@ CE_OF_SMALLEST = 3.5
 _SEPARATE_SD = 0.1  # standard deviation of the part of ln r that each model draws separately for each document
 _SLOPE_SD = 0.1  # standard deviation of the change of ln r from the middle of a family's sizes in ln S to either end
 _SKEWED_SD = 0.8  # standard deviation of ln r of skewed documents
+_HARD_SHARE = 0.03  # of `hard` documents that are much harder than the others
+_HARDER = 5.0  # factor of their difficulty
+_HARD_SD = 0.3  # standard deviation of ln r of `hard` documents apart from this factor
 _QUANTILES = 4000
 
 
@@ -41,8 +44,8 @@ class Texts:
 
     Attributes:
         documents: the number of documents.
-        tails: the distribution of their difficulty: `t3` (heavy tails on both sides) or `skewed` (a few very hard
-            documents).
+        tails: the distribution of their difficulty: `t3` (heavy tails on both sides), `skewed` (a few very hard
+            documents) or `hard` (3% of the documents are five times as hard as the others).
         lengths: the distribution of their lengths: `even`, or lognormal. The longest of 100 documents is ten times as
             long as the median (`uneven`), a hundred times (`wild`) or a thousand times (`extreme`).
         groups: the number of groups that the documents come from. Documents of one group share three quarters of the
@@ -60,11 +63,20 @@ def difficulties(normal: FloatArray, tails: str) -> FloatArray:
     """Convert standard normal numbers to difficulties r > 0 with mean 1."""
     if tails == "skewed":
         return np.exp(_SKEWED_SD * normal - _SKEWED_SD**2 / 2)
+    if tails == "hard":
+        harder = np.where(normal > ndtri(1 - _HARD_SHARE), _HARDER, 1.0)
+        return harder * np.exp(_HARD_SD * normal) / _mean_hard()
     return _cut_t3(stdtrit(3, ndtr(normal))) / _mean_t3()
 
 
 def _cut_t3(t: FloatArray) -> FloatArray:
     return np.maximum(1 + 0.25 * t, 0.05)
+
+
+@cache
+def _mean_hard() -> float:
+    normal = ndtri(_quantile_levels())
+    return float((np.where(normal > ndtri(1 - _HARD_SHARE), _HARDER, 1.0) * np.exp(_HARD_SD * normal)).mean())
 
 
 @cache

@@ -42,8 +42,16 @@ _SCATTER = {
 }
 
 _TOPICS = {
-    "the law of one family": ("exponents", "dependent", "edge", "forecasts", "forms", "outlier"),
-    "several families, datasets or seeds": ("together", "families", "datasets", "means", "seeds"),
+    "the law of one family": ("exponents", "hard", "dependent", "edge", "forecasts", "forms", "outlier"),
+    "several families, datasets or seeds": (
+        "together",
+        "families",
+        "equivalent",
+        "shared",
+        "datasets",
+        "means",
+        "seeds",
+    ),
     "documents with a common source": ("sources",),
 }
 """The experiments of each table of intervals. All other experiments are in the table of `_OTHER_TOPIC`."""
