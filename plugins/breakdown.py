@@ -4,6 +4,9 @@ The analyzer compares each class with all other tokens in two ways: by the level
 and by the exponent in size. It fits a law to the ratio of the class to all other tokens. The exponent of this law is
 the difference of the two exponents.
 
+Two families on one dataset are compared in each class: by the mean difference of CE and -ln RBP_k over the sizes that
+both have, and by the size at which one family has the value of the other family's largest model.
+
 Tokens are divided into classes by kind (word, identifier, number, punctuation, white space), by whether they begin a
 word, and by their frequency in the dataset. All of these need token ids; the first two also need the texts of tokens.
 Bins of positions double in width. All bins use the same documents: those that are long enough to reach the last bin. If
@@ -16,10 +19,12 @@ Tokens differ in length between groups and fields. CE per token alone therefore 
 from __future__ import annotations
 
 import json
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import cached_property
+from itertools import combinations, pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -33,6 +38,7 @@ from rbptrack.analysis import (
     Runs,
     Term,
     join_clauses,
+    range_text,
     read_families,
     verdict_clause,
 )
@@ -41,13 +47,18 @@ from rbptrack.ranks import CE, FloatArray, IntArray, RankTable, metric_label, rb
 from rbptrack.stats import (
     MIN_UNITS,
     Estimate,
+    Law,
+    Row,
     ce_and_neg_log_rbp,
     ce_and_rbp,
+    combination,
     estimate_from_influences,
     first_largest,
     influences,
     laws,
+    paired_difference,
     shares_of_tokens,
+    size_ratio,
 )
 
 KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
@@ -241,6 +252,19 @@ GLOSSARY: Glossary = {
         "Δα vs. the rest",
         "+.3f",
     ),
+    "families": Term(
+        "CE (nats) or -ln RBP_k of the class in this family minus that in the other family (versus), on average over "
+        "the sizes that both have; lower is better; the interval includes documents, and not the choice of models",
+        "level of families",
+        "+.3f",
+    ),
+    "size_ratio": Term(
+        "size at which the law of the class in this family has the value that the law of the other family (versus) has "
+        "at its largest size, divided by that size",
+        "size ratio",
+    ),
+    "versus": "the other family",
+    "at": "the sizes that are compared",
     "by": Term("the property by which tokens are divided into classes"),
     "class": Term("the class of tokens"),
     "share": Term("share of the scored tokens that belong to the class", form=".1%"),
@@ -271,6 +295,7 @@ class Breakdown(Analyzer):
             return _read_sums(runs, run_id, classifications[name], family.ks_below_vocab(self.ks))
 
         reading = read_families(runs, load)
+        in_families: dict[tuple[str, str], list[_ClassOfFamily]] = {}
         for family, sizes in reading:
             metrics = [CE, *map(rbp_name, family.ks_below_vocab(self.ks))]
             for by, classes in sizes[0].names.items():
@@ -279,6 +304,12 @@ class Breakdown(Analyzer):
                 for i, name in enumerate(classes):
                     pairs = [_class_and_rest(size.sums[by], i) for size in sizes]
                     compare_with_rest(report, {**family.keys, "by": by, "class": name}, metrics, family.s, pairs)
+                    in_class = _ClassOfFamily(family, metrics, [pair[:, 0] for pair in pairs])
+                    in_families.setdefault((by, name), []).append(in_class)
+        for (by, name), members in in_families.items():
+            for first, second in combinations(members, 2):
+                if first.family.comparable_with(second.family):
+                    _compare_families(report, first, second, {"by": by, "class": name})
         report.notes += reading.notes
         if report.questions:
             report.headline = _headline(report)
@@ -346,6 +377,77 @@ def compare_with_rest(
             report.add("delta", drop_error_of_few_documents(ratio.alpha), null=0.0, metric=metric, **case)
 
 
+@dataclass(frozen=True)
+class _ClassOfFamily:
+    """A class of tokens in one family.
+
+    Attributes:
+        family: the family, with m sizes.
+        metrics: the metrics in the order of the sums: CE and each RBP_k.
+        sums: tokens, nats and hits of the class at each size, m arrays of (documents, 2 + ks).
+
+    """
+
+    family: Family
+    metrics: list[str]
+    sums: list[FloatArray]
+
+    @cached_property
+    def levels(self) -> list[dict[str, Estimate]]:
+        """CE and -ln RBP_k of each size by metric."""
+        levels = []
+        for sums in self.sums:
+            values, u = influences(sums, ce_and_neg_log_rbp)
+            by_name = zip(self.metrics, values, u.T, strict=True)
+            shares = shares_of_tokens(sums)
+            levels.append({name: estimate_from_influences(value, column, shares) for name, value, column in by_name})
+        return levels
+
+    @cached_property
+    def laws(self) -> dict[str, Law]:
+        """The law of each metric; empty with fewer than 3 sizes."""
+        if len(self.family.s) < 3:
+            return {}
+        fitted = zip(self.metrics, laws(self.family.s, self.sums, ce_and_neg_log_rbp), strict=True)
+        return {metric: law for metric, law in fitted if law is not None}
+
+
+def _compare_families(report: Report, first: _ClassOfFamily, second: _ClassOfFamily, case: dict[str, Any]) -> None:
+    """Add the comparison of two families in one class of tokens."""
+    documents = [min(int((sums[:, 0] > 0).sum()) for sums in each.sums) for each in (first, second)]
+    if min(documents) < MIN_UNITS:
+        return
+    paired = len(first.sums[0]) == len(second.sums[0])
+    minus = paired_difference if paired else operator.sub
+    for metric in first.metrics:
+        differences = []
+        near = first.family.near_sizes(second.family)
+        for i, j in near:
+            if metric not in second.metrics:
+                continue
+            levels = (first.levels[i][metric], second.levels[j][metric])
+            if all(0 < level.value < np.inf for level in levels):  # RBP_k is neither 0 nor 1
+                differences.append(Row(minus(*levels), "documents", "models"))
+        if not differences:
+            continue
+        mean = combination(differences, np.full(len(differences), 1 / len(differences)))
+        models = f"{first.family.name} − {second.family.name}"
+        at = f"{len(differences)} sizes" if len(differences) > 1 else first.family.labels[near[0][0]]
+        keys = {**first.family.keys, **case, "versus": second.family.name, "metric": metric, "models": models}
+        report.add("families", mean, **keys, at=at, null=0.0)
+        if metric not in first.laws or metric not in second.laws:
+            continue
+        better, other = (
+            (first, second) if first.laws[metric].ends[1] <= second.laws[metric].ends[1] else (second, first)
+        )
+        law, reference = better.laws[metric], other.laws[metric]
+        ratio = size_ratio(law, reference, float(reference.s[-1]), minus)
+        if ratio is not None:
+            keys |= {"family": better.family.name, "versus": other.family.name}
+            ends = (ratio.low, ratio.high)
+            report.add("size_ratio", ratio.ln_ratio, **keys, null=0.0, show=np.exp, ends=ends)
+
+
 def _draw(report: Report) -> None:
     """Draw the exponents at the last k by class, and the levels of CE."""
     for question, title, null in (("alpha", "α of {}", None), ("level", "{} minus that of all other tokens", 0.0)):
@@ -393,23 +495,35 @@ def _add_counts(counts: IntArray, numbers: IntArray) -> IntArray:
 
 def _headline(report: Report) -> str:
     """Return how many classes differ in exponent, or else in level, and the class that differs most."""
+    families = ""
+    if "families" in report.questions:
+        rows = report.frame("families")
+        metric = str(rows["metric"].iat[-1])
+        rows = rows[rows["metric"] == metric]
+        label = metric_label(metric)
+        texts = {"differs": f"families differ in {label} within a class"}
+        none = f"-ln {label} of families within a class differs by {range_text(rows['families'], '+.3f')}"
+        families = verdict_clause(rows, texts, noun="case", none=none)
     for question, quantity in {"delta": "exponent", "level": "level"}.items():
         rows = report.frame(question)
         if question == "level":  # nats and shares cannot be compared
             rows = rows[rows["metric"] == CE]
+        if not len(rows):
+            continue
+        span = range_text(rows[question], "+.3f")
         tested = verdict_clause(
             rows,
             {"differs": f"classes of tokens differ from the rest in {quantity}"},
             noun="case",
-            none=f"no class of tokens was found to differ from the rest in {quantity}",
+            none=f"the {quantity} of classes of tokens minus that of the rest is {span}",
         )
         different = rows[rows["verdict"].isin(["above", "below"])]
         if len(different):
             largest = different.iloc[first_largest(different[question].abs().to_numpy(np.float64))]
             metric = metric_label(largest["metric"])
             name = f"{largest['class']} ({largest['by']}), {metric} on {largest['dataset']}"
-            return join_clauses(tested, f"the largest difference is that of {name}")
+            return join_clauses(tested, f"the largest difference is that of {name}", families)
         if tested:
-            return join_clauses(tested)
+            return join_clauses(tested, families)
     classes = report.results["class"].nunique()
     return f"{classes} classes of tokens were compared; there are too few documents to test their differences."

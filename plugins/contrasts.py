@@ -25,7 +25,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
-from math import log, nan
 from typing import Annotated, Any
 
 import numpy as np
@@ -58,7 +57,7 @@ from rbptrack.stats import (
     Minus,
     Row,
     ce_and_neg_log_rbp,
-    combined_influences,
+    combination,
     crossing,
     estimate_from_influences,
     homogeneity,
@@ -131,9 +130,6 @@ GLOSSARY: Glossary = {
 }
 MIN_SIZES = 3
 """The smallest number of sizes of a law. Exponents of laws with fewer sizes are not compared."""
-
-NEAR = 2.0
-"""Sizes of two families are compared if their ratio is at most this. If no two sizes are, the nearest two are."""
 
 
 @dataclass(frozen=True)
@@ -320,28 +316,16 @@ def _minus(first: FamilyLaws, second: FamilyLaws) -> Minus:
     return paired_difference if first.has_documents_of(second) else operator.sub
 
 
-def _near_sizes(first: FamilyLaws, second: FamilyLaws) -> list[tuple[int, int]]:
-    """Return the places of sizes of two families that are compared. Each is the nearest size of the other."""
-    distance = np.abs(np.log(np.divide.outer(first.family.s, second.family.s)))
-    pairs = []
-    for i, j in enumerate(distance.argmin(axis=1).tolist()):
-        if distance[:, j].argmin() == i and distance[i, j] <= log(NEAR):
-            pairs.append((i, j))
-    nearest = np.unravel_index(distance.argmin(), distance.shape)
-    return pairs or [(int(nearest[0]), int(nearest[1]))]
-
-
 def _compare_levels(report: Report, first: FamilyLaws, second: FamilyLaws, primary: str) -> None:
     """Add the differences of CE and -ln RBP_k at the sizes that two families have, and their means."""
     minus = _minus(first, second)
-    pairs = _near_sizes(first, second)
     keys = {**first.family.keys, "versus": second.family.name}
     keys |= {"models": f"{first.family.name} − {second.family.name}", "null": 0.0}
     for metric in first.levels[0]:
         if metric not in second.levels[0]:
             continue
         differences = []
-        for i, j in pairs:
+        for i, j in first.family.near_sizes(second.family):
             difference = minus(first.levels[i][metric], second.levels[j][metric])
             if not np.isfinite(difference.value):
                 continue
@@ -349,22 +333,10 @@ def _compare_levels(report: Report, first: FamilyLaws, second: FamilyLaws, prima
             labels = dict.fromkeys((first.family.labels[i], second.family.labels[j]))
             report.add("level", difference, **keys, metric=metric, at=" − ".join(labels))
         if len(differences) > 1:
-            mean = _mean_difference(differences)
+            rows = [Row(difference, "documents", "models") for difference in differences]
+            mean = combination(rows, np.full(len(rows), 1 / len(rows)))
             name = f"mean of {len(differences)} sizes"
             report.add("level", mean, **keys, metric=metric, primary=metric == primary, at=name)
-
-
-def _mean_difference(differences: Sequence[Estimate]) -> Estimate:
-    """Return the mean of differences over the same documents; without an error if documents are unknown or differ."""
-    value = float(np.mean([difference.value for difference in differences]))
-    documents = [difference.documents for difference in differences if difference.documents is not None]
-    has_error = all(difference.has_interval for difference in differences) and len(documents) == len(differences)
-    if not has_error or len({len(each.u) for each in documents}) > 1:
-        return Estimate(value, df=nan)
-    u = combined_influences(
-        np.stack([each.u for each in documents], axis=1), np.full(len(documents), 1 / len(documents))
-    )
-    return estimate_from_influences(np.array(value), u, documents[0].shares)
 
 
 def _compare_sizes(report: Report, first: FamilyLaws, second: FamilyLaws, primary: str) -> None:

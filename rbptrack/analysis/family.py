@@ -15,6 +15,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from math import log
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -42,6 +43,8 @@ T = TypeVar("T")
 
 S_COLUMNS = ("non_embedding_params", "total_params")
 """The columns that S may be: parameters without embeddings and output head, or all parameters."""
+
+_NEAR = log(2.0)  # the largest difference of ln S of sizes that are compared
 
 BY_DOCUMENT = "so documents count as independent, and intervals may be too narrow"
 """The end of a note that begins with a reason from `Runs.unread_groups`."""
@@ -149,6 +152,20 @@ class Family:
         may differ.
         """
         return self.dataset == other.dataset and self._conditions == other._conditions
+
+    def near_sizes(self, other: Family) -> list[tuple[int, int]]:
+        """Return the places of sizes of this and another family that may be compared.
+
+        Each of the two sizes is the other's nearest one, and their ratio is at most 2. If no two sizes are so near, the
+        nearest two are returned.
+        """
+        distance = np.abs(np.log(np.divide.outer(self.s, other.s)))
+        pairs = []
+        for i, j in enumerate(distance.argmin(axis=1).tolist()):
+            if distance[:, j].argmin() == i and distance[i, j] <= _NEAR:
+                pairs.append((i, j))
+        nearest = np.unravel_index(distance.argmin(), distance.shape)
+        return pairs or [(int(nearest[0]), int(nearest[1]))]
 
     @cached_property
     def _conditions(self) -> list[str]:

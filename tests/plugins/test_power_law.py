@@ -105,6 +105,28 @@ def test_held_out_error_is_that_of_the_law_of_the_smaller_sizes():
 
 
 @without_figures
+def test_interval_of_few_sizes_uses_the_scatter_of_other_families_and_shows_its_own():
+    rows = rows_of("f", 0.2, 0.1, 3, noise=0.02) + rows_of("g", 0.2, 0.1, 3, noise=0.01)
+    report = report_of(rows)
+    alone = result(report_of(rows[:3]), "alpha", "ce")
+    row = result(report, "alpha", "ce", family="f")
+    assert (row["own_low"], row["own_high"]) == pytest.approx((alone["low"], alone["high"]))
+    assert row["alpha"] == pytest.approx(alone["alpha"])
+    assert row["high"] - row["low"] < 0.6 * (alone["high"] - alone["low"])
+    assert "own_low" not in report_of(rows[:3]).frame("alpha")
+
+
+@without_figures
+def test_headline_of_three_sizes_begins_with_the_improvement():
+    rows = rows_of("f", 0.2, 0.1, 3)
+    report = report_of(rows)
+    row = result(report, "improvement", "rbp_10")
+    assert row["improvement"] == pytest.approx(rows[-1]["rbp_10"] - rows[0]["rbp_10"])
+    assert f"{rows[0]['rbp_10']:.3f}" in report.headline
+    assert report.headline.index(f"{rows[-1]['rbp_10']:.3f}") < report.headline.index("α")
+
+
+@without_figures
 def test_delta_is_difference_from_exponent_of_ce():
     report = report_of(rows_of("f", 0.2, 0.1, 6))
     delta = result(report, "delta", "rbp_10")
