@@ -7,9 +7,8 @@
    error entropy, self-alignment and confidence. -ln Z_Q may be negative and therefore has no power law.
 
 No parameter is fitted. The analyzer checks both identities for every measurement. Estimates of H(P) from a sample are
-too low. Miller and Madow's correction, (ranks that occur - 1)/(2 tokens), removes a part of this bias (31 to 33% in
-simulation). Estimates of KL from a sample are too high. This bias is larger than the standard error, so KL has no
-interval.
+too low. Miller and Madow's correction, (ranks that occur - 1)/(2 tokens), removes a part of this bias. Estimates of KL
+from a sample are too high. This bias is larger than the standard error, so KL has no interval.
 """
 
 from __future__ import annotations

@@ -62,10 +62,9 @@ MIN_RANKS = 8
 MIN_DOCUMENTS = 200
 """The fewest documents for intervals of beta and gamma of a size, and for mu and sigma.
 
-A few documents often decide sums of ln^2 R, and intervals are then too narrow. In simulation (studies/validity.csv)
-intervals of gamma cover 65 to 97% with 20 and 50 documents and 83 to 96% with 200, and intervals of the gain over
-Zipf's law cover 81 to 96% with 200. The low values belong to documents with a skewed distribution of difficulty. Slopes
-of beta and gamma over sizes have intervals from 20 documents on, because these also include the scatter of sizes.
+A few documents often decide sums of ln^2 R, and intervals are then too narrow, above all if the distribution of
+difficulty is skewed (docs/explanation/validity.md). Slopes of beta and gamma over sizes have intervals from 20
+documents on, because these also include the scatter of sizes.
 """
 
 ZERO_GAMMA = 1e-9

@@ -15,8 +15,8 @@ The held-out error is the error at the largest size of the law through all small
 the smaller sizes mispredict the largest one.
 
 Intervals assume that models scatter alike and independently at all sizes. If neighbouring sizes deviate from the law
-together, with a correlation of 0.7, and this scatter outweighs the noise of documents, 95% intervals of alpha contain
-the true value in only 76 to 89% of simulated laws.
+together, with a correlation of 0.7, and this scatter outweighs the noise of documents, intervals of alpha are too
+narrow (docs/explanation/validity.md).
 """
 
 from __future__ import annotations

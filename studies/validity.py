@@ -184,10 +184,10 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after this many minutes")
     parser.add_argument("--out", type=Path, default=CSV.parent, help="folder for validity.csv; studies/ by default")
-    parser.add_argument("--table", action="store_true", help="only write the documentation's tables and rates")
+    parser.add_argument("--table", action="store_true", help="only write the page of the documentation")
     options = parser.parse_args()
     if options.table:
-        validity_page.write_files()
+        validity_page.write_page()
         return
     unknown = sorted(set(options.experiments) - set(EXPERIMENTS))
     if unknown:

@@ -1,8 +1,7 @@
-"""Writes the results of the studies into the documentation.
+"""Makes docs/explanation/validity.md from the results of the studies.
 
-The tables of docs/explanation/validity.md are made from studies/validity.csv, freedom.csv and seeds.csv. The rates that
-pages and docstrings quote are made from studies/validity.csv. `python -m studies.validity --table` writes all of them,
-and tests/test_docs.py checks that they are those of the CSV files.
+The text is that of studies/validity.md.jinja. Its tables and rates are made from studies/validity.csv, freedom.csv and
+seeds.csv. `python -m studies.validity --table` writes the page, and tests/test_docs.py checks that it is current.
 
 Each row of studies/validity.csv is one claim in one cell, a combination of settings. Its columns are:
 
@@ -19,21 +18,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Literal
 
 import numpy as np
 import pandas as pd
+from jinja2 import Environment, StrictUndefined
 
 from studies import freedom, seeds
 from studies.experiment import NOMINAL, ROOT, kind_of
 from studies.freedom import LENGTHS
 
 CSV = ROOT / "studies/validity.csv"
-PAGE = "docs/explanation/validity.md"
-END = "<!-- end -->"
+TEMPLATE = ROOT / "studies/validity.md.jinja"
+PAGE = ROOT / "docs/explanation/validity.md"
+ALIKE = r"^(?!.*(?:ends|grows|ar)=)"
+"""A pattern of the settings of cells in which all models scatter alike."""
 
 _SCATTER = {
     "ends": "end sizes scatter {} times as much",
@@ -63,34 +63,53 @@ _LABELS = {"false": "false alarm", "share": "share of draws"}
 """The first words of titles, by the first word of the claim. Other claims keep their first word."""
 
 
-def write_files() -> None:
-    """Write the tables and the quoted rates into all files that contain some."""
-    for name, text in file_texts().items():
-        (ROOT / name).write_text(text, encoding="utf-8")
+def write_page() -> None:
+    """Write the page."""
+    PAGE.write_text(page_text(), encoding="utf-8")
 
 
-def file_texts() -> dict[str, str]:
-    """Return the whole text that each file with tables or quoted rates should have.
-
-    The keys are the names of the files, relative to the repository.
-    """
+def page_text() -> str:
+    """Return the text that the page should have."""
     rows = pd.read_csv(CSV)
     tables = {title: make_table(rows) for title, make_table in TABLES.items()}
     tables["other rules"] = freedom_table(pd.read_csv(freedom.CSV))
     tables["several runs of one size"] = seeds_table(pd.read_csv(seeds.CSV))
-    by_name: dict[str, str] = {}
-    for name in dict.fromkeys([PAGE, *(quote.file for quote in QUOTES)]):
-        by_name[name] = (ROOT / name).read_text(encoding="utf-8")
-    for title, table in tables.items():
-        begin = f"<!-- made by studies/validity.py: {title} -->"
-        before, begin_found, old_table_and_rest = by_name[PAGE].partition(begin)
-        _, end_found, after = old_table_and_rest.partition(END)
-        if not begin_found or not end_found:
-            raise SystemExit(f"{PAGE} has no lines {begin} and {END}")
-        by_name[PAGE] = f"{before}{begin}\n\n{table}\n\n{END}{after}"
-    for quote in QUOTES:
-        by_name[quote.file] = quote.fill_in(by_name[quote.file], rows)
-    return by_name
+    names = {
+        "table": tables.__getitem__,
+        "rate": partial(rate, rows),
+        "highest": partial(rate, rows, only_highest=True),
+    }
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
+    return environment.from_string(TEMPLATE.read_text("utf-8")).render(names, ALIKE=ALIKE)
+
+
+def rate(
+    rows: pd.DataFrame,
+    claim: str,
+    where: str = "",
+    experiment: str = "",
+    *,
+    digits: int = 0,
+    only_highest: bool = False,
+) -> str:
+    """Return the least and the largest result of a claim, such as `62 to 96`. Exits if the CSV has no such cells.
+
+    Args:
+        rows: the rows of studies/validity.csv.
+        claim: the claim, as in the CSV.
+        where: a regular expression. Only cells whose settings match it are used.
+        experiment: the experiment that the cells belong to; empty if only one experiment makes the claim.
+        digits: the number of digits after the decimal point.
+        only_highest: whether to return only the largest result.
+
+    """
+    chosen = rows[(rows["claim"] == claim) & rows["where"].str.contains(where) & (rows["judged"] >= rows["draws"] / 2)]
+    if experiment:
+        chosen = chosen[chosen["experiment"] == experiment]
+    if not len(chosen):
+        raise SystemExit(f"studies/validity.csv has no cells of {claim!r} where {where!r}")
+    least, most = (f"{value:.{digits}f}" for value in (chosen["value"].min(), chosen["value"].max()))
+    return most if only_highest or least == most else f"{least} to {most}"
 
 
 def _topic_of(experiment: str) -> str:
@@ -314,142 +333,3 @@ def _percent_range(least: float, most: float) -> str:
 
 def _range_text(values: pd.Series) -> str:
     return f"{values.min():.1f} to {values.max():.1f}"
-
-
-@dataclass(frozen=True)
-class Rate:
-    """A result of the CSV that a text quotes.
-
-    Attributes:
-        claim: the claim, as in the CSV.
-        where: a regular expression. The rate is computed from the cells whose settings match it.
-        quoted: `range` quotes the least and the largest result of these cells, and `most` only the largest.
-        experiment: the experiment that the cells belong to. It is empty if only one experiment makes the claim.
-        digits: the number of digits after the decimal point.
-
-    """
-
-    claim: str
-    where: str = ""
-    quoted: Literal["range", "most"] = "range"
-    experiment: str = ""
-    digits: int = 0
-
-    def text(self, rows: pd.DataFrame) -> str:
-        """Return the rate as the text quotes it, such as `62 to 96`. Exits if the CSV has no such cells."""
-        chosen = rows[(rows["claim"] == self.claim) & rows["where"].str.contains(self.where)]
-        chosen = chosen[chosen["judged"] >= chosen["draws"] / 2]
-        if self.experiment:
-            chosen = chosen[chosen["experiment"] == self.experiment]
-        if not len(chosen):
-            raise SystemExit(f"studies/validity.csv has no cells of {self.claim!r} where {self.where!r}")
-        least, most = (f"{value:.{self.digits}f}" for value in (chosen["value"].min(), chosen["value"].max()))
-        return f"{least} to {most}" if self.quoted == "range" and least != most else most
-
-
-@dataclass(frozen=True)
-class Quote:
-    """A passage of a file that quotes rates.
-
-    Attributes:
-        file: the name of the file, relative to the repository.
-        passage: words of the passage, with {} in place of each rate. They must occur exactly once in the file. Line
-            breaks and indentation may differ.
-        rates: the rates, in the order of the {}.
-
-    """
-
-    file: str
-    passage: str
-    rates: tuple[Rate, ...]
-
-    def fill_in(self, text: str, rows: pd.DataFrame) -> str:
-        """Return the text of the file with this passage's rates from the CSV."""
-        rate_pattern = r"(\d[\d.,]*(?: to \d[\d.,]*)?)"
-        word_patterns = [re.escape(word).replace(r"\{\}", rate_pattern) for word in self.passage.split()]
-        matches = list(re.finditer(r"\s+".join(word_patterns), text))
-        if len(matches) != 1:
-            raise SystemExit(f"{self.file} has {len(matches)} passages like {self.passage!r}; one is expected")
-        [match] = matches
-        for group, rate in reversed(list(enumerate(self.rates, start=1))):  # from the end, so that positions stay valid
-            text = text[: match.start(group)] + rate.text(rows) + text[match.end(group) :]
-        return text
-
-
-_ALIKE = r"^(?!.*(?:ends|grows|ar)=)"  # pattern of cells in which all models scatter alike
-
-QUOTES = [
-    Quote(
-        PAGE,
-        "Intervals of α contain the true value in {}% of the draws for CE, in {}% for RBP_1 and in {}% for RBP_100.",
-        tuple(
-            Rate(f"covers: {metric}'s α", _ALIKE, experiment="exponents", digits=1)
-            for metric in ("CE", "RBP_1", "RBP_100")
-        ),
-    ),
-    Quote(
-        PAGE,
-        "find a difference in at most {}% of the tests with 20 documents, and in at most {}% with 100.",
-        tuple(
-            Rate("false: Δα differs, though equal", rf"{_ALIKE}.*D={documents}\b", "most", "exponents", digits=1)
-            for documents in (20, 100)
-        ),
-    ),
-    Quote(
-        PAGE,
-        "misses damage to 3% of the documents in up to {}% of the draws",
-        (
-            Rate(
-                "false: compare says within, though 3% of the documents are damaged, on average by the tolerance",
-                "D=100",
-                "most",
-                digits=1,
-            ),
-        ),
-    ),
-    Quote(
-        PAGE,
-        "intervals of CE contain the true value in only {}% of the draws.",
-        (Rate("covers: CE, sources not given"),),
-    ),
-    Quote(
-        PAGE,
-        "exponents of two families is found in {}% of the draws.",
-        (Rate("found: CE's α of two families differs by 20%"),),
-    ),
-    Quote(
-        PAGE,
-        "gain over Zipf's law contain the true value in only {}% of the draws",
-        (Rate("covers: the lognormal's gain over Zipf's law", "D=200 skewed"),),
-    ),
-    Quote(
-        "docs/howto/models-and-datasets.md",
-        "95% intervals of CE contain the true value in only {}% of simulated samples",
-        (Rate("covers: CE, sources not given"),),
-    ),
-    Quote(
-        "plugins/lognormal.py",
-        "intervals of gamma cover {}% with 20 and 50 documents and {}% with 200, and intervals of the gain over Zipf's "
-        "law cover {}% with 200.",
-        (
-            Rate("covers: γ of the ranks", r"D=(?:20|50)\b"),
-            Rate("covers: γ of the ranks", "D=200"),
-            Rate("covers: the lognormal's gain over Zipf's law", "D=200"),
-        ),
-    ),
-    Quote(
-        "plugins/ce_parts.py",
-        "removes a part of this bias ({}% in simulation).",
-        (Rate("median: share of H(P)'s bias that Miller and Madow's correction removes, %"),),
-    ),
-    Quote(
-        "plugins/power_law.py",
-        "95% intervals of alpha contain the true value in only {}% of simulated laws.",
-        (Rate("covers: CE's α, if neighbouring sizes scatter together", r"D=500 .*ar=0\.7"),),
-    ),
-    Quote(
-        "rbptrack/stats/documents.py",
-        "95% intervals of an exponent contained the true value in {}% of cases.",
-        (Rate("share: RBP_1's α is covered by an interval that takes tokens for independent"),),
-    ),
-]
