@@ -5,7 +5,7 @@ RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
 PIP = $(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-all fresh processors lint docs install constraints gpu-proof clean
+.PHONY: help demo test test-all fresh processors lint docs install constraints gpu-proof vllm clean
 
 help:
 	@echo "make demo      install into .venv, measure 7 embedded models on 2 corpora, print the laws"
@@ -31,6 +31,11 @@ processors: $(STAMP)
 # What others get: the wheel with its dependencies in an environment of its own, where the tutorials' commands must work.
 fresh: $(STAMP)
 	$(RUN) -m tools.fresh_environment
+
+# A real vLLM server on this machine's CPU: it takes 4 GB of disk, and half an hour on two cores.
+vllm: $(STAMP)
+	$(RUN) -m tools.vllm_environment
+	$(RUN) -m pytest -n 0 -m system tests/system/test_vllm.py
 
 lint: $(STAMP)
 	$(RUN) -m ruff check .

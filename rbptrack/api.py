@@ -34,23 +34,25 @@ from rbptrack.analysis.runs import Filters, Runs
 from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses, nearest, suggestion
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import compact
-from rbptrack.config.check import check_name
+from rbptrack.config.check import check_name, check_server_address
 from rbptrack.config.compose import config_from_values
-from rbptrack.config.schema import Config, SequenceRule
+from rbptrack.config.schema import Config, EngineConfig, ModelConfig, SequenceRule
 from rbptrack.console.output import print_problem
 from rbptrack.discovery import ANALYZERS, find_plugins, run_analyzer
 from rbptrack.figures.charts import rank_distribution, themed
 from rbptrack.measurement.describe import describe
 from rbptrack.measurement.document import Measurement
 from rbptrack.measurement.files import RANKS_FILE, TOKENS_FILE, UNSCORED_FILE
-from rbptrack.measurement.record import read_measurement
+from rbptrack.measurement.record import MeasurementRecord, read_measurement
 from rbptrack.ranks import DocumentCounts, FloatArray, RankHistogram, RankTable
 from rbptrack.ranks.names import HEADLINE_KS, metric_label, rbp_name, se_name
 from rbptrack.ranks.words import word_surprisal
 from rbptrack.reporting import comparison_report, render, run_analyzers
 from rbptrack.reporting.vega import show_without_network
+from rbptrack.sources.pin import pin_model
+from rbptrack.sources.server import ServedModel, find_served_model
 from rbptrack.stats.laws import laws_by_metric
-from rbptrack.sweep.measuring import describe_model, measure_loaded
+from rbptrack.sweep.measuring import describe_architecture, describe_model, measure_loaded
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.training import active_run_id, link_training_run
 
@@ -282,10 +284,12 @@ class LoggableMeasurement:
 
 @_names_keywords
 def measure(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    texts: Iterable[str],
+    model: PreTrainedModel | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    texts: Iterable[str] = (),
     *,
+    server: str = "",
+    server_name: str = "",
     dataset: str = "texts",
     family: str = "",
     size: str = "",
@@ -298,16 +302,20 @@ def measure(
     batch_tokens: int = 0,
     progress: bool = True,
 ) -> LoggableMeasurement:
-    """Measure how a causal language model in memory ranks the tokens of some texts.
+    """Measure how a causal language model in memory, or on a vLLM server, ranks the tokens of some texts.
 
-    The model stays on its device and keeps the precision of its weights, even if autocast or TF32 is on. It is in
-    evaluation mode during the measurement; afterwards every module has its former mode again. Several threads may call
-    this function; they measure one after the other.
+    A model in memory stays on its device and keeps the precision of its weights, even if autocast or TF32 is on. It is
+    in evaluation mode during the measurement; afterwards every module has its former mode again. Several threads may
+    call this function; they measure one after the other.
 
     Args:
-        model: a causal language model of transformers.
-        tokenizer: the model's fast tokenizer.
+        model: a causal language model of transformers. Leave it out if `server` is given.
+        tokenizer: the model's fast tokenizer. If `server` is given, load the tokenizer from the repository or folder of
+            the model, because the number of parameters is read from the config there.
         texts: the texts; each is one document.
+        server: the address of a vLLM server that runs the model, such as `http://host:8000`. If the server demands a
+            key, put it into the environment variable VLLM_API_KEY.
+        server_name: the server's name for the model, if the server does not say that it is the tokenizer's model.
         dataset: a name for the texts.
         family: the name of the model's family; default: the model type of transformers, such as `gpt_neox`.
         size: the name of the model's size; default: the number of non-embedding parameters, such as `38.2k`.
@@ -324,9 +332,10 @@ def measure(
 
     Raises:
         BadInput: an argument has a value that is not allowed, nothing can be scored, `seq_len` is larger than the
-            model's maximum, the tokenizer does not belong to the model, or the model's logits are not the product of
-            its hidden states and its output head.
-        MeasurementError: a logit is NaN or infinite, or memory does not suffice for a single sequence.
+            model's maximum, the tokenizer does not belong to the model, the model's logits are not the product of its
+            hidden states and its output head, or the server does not serve the model.
+        MeasurementError: a logit is NaN or infinite, memory does not suffice for a single sequence, or the server does
+            not answer any more.
 
     """
     from rbptrack.corpus.documents import Document
@@ -334,10 +343,15 @@ def measure(
     from rbptrack.corpus.tokens import tokenise
     from rbptrack.models.architecture import check_compatible, check_token_ids, max_sequence_length
 
-    _check_model_and_tokenizer(model, tokenizer)
+    tokenizer = _check_model_and_tokenizer(model, tokenizer, server)
+    in_memory: Any = model
+    served = _find_served(tokenizer, server, server_name) if server else None
+    architecture: Any = served.architecture if served else in_memory.config
     if seq_len is None:
-        seq_len = min(DEFAULT_SEQ_LEN, max_sequence_length(model.config) or DEFAULT_SEQ_LEN)
+        limits = [max_sequence_length(architecture), served.found.max_length if served else None]
+        seq_len = min(DEFAULT_SEQ_LEN, *filter(None, limits))
     documents = [Document(str(number), (text,)) for number, text in enumerate(list_texts(texts))]
+<<<<<<< HEAD
     config = make_config(
         family=family or str(model.config.model_type),
         size=size,
@@ -352,11 +366,30 @@ def measure(
         batch_tokens=batch_tokens,
     )
     check_compatible(type(model).__name__, model.config, tokenizer, seq_len)
+=======
+    model_values = {
+        "family": family or str(architecture.model_type),
+        "size": size,
+        "checkpoint": checkpoint,
+        "training_tokens": training_tokens,
+    }
+    if served:
+        model_values |= served.values
+    else:
+        model_values |= {"path": _IN_MEMORY, "dtype": str(in_memory.dtype).removeprefix("torch.")}
+    dataset_values = {"name": dataset, "sequence": sequence, "seq_len": seq_len, "context": context}
+    config = _make_config(model_values, dataset_values, _list_ks(k), batch_tokens)
+    name = server or type(model).__name__
+    check_compatible(name, architecture, tokenizer, seq_len)
+>>>>>>> 2f131ad4 (measure(server=...); make vllm tests models on a real vLLM server)
     corpus = build_corpus(tokenise(documents, tokenizer, separator=""), tokenizer, config.dataset)
-    check_token_ids(type(model).__name__, model.config, tokenizer, int(corpus.token.max(initial=0)))
+    check_token_ids(name, architecture, tokenizer, int(corpus.token.max(initial=0)))
     folder = Path(tempfile.mkdtemp(prefix="rbptrack-"))
     try:
-        result = _measure_in_folder(folder, model, tokenizer, corpus, config, show_bar=progress)
+        if served:
+            result = _measure_served(folder, served, tokenizer, corpus, config, show_bar=progress)
+        else:
+            result = _measure_in_folder(folder, in_memory, tokenizer, corpus, config, show_bar=progress)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -378,6 +411,7 @@ def make_config(
     k: int | Sequence[int] = DEFAULT_KS,
     batch_tokens: int = 0,
 ) -> Config:
+<<<<<<< HEAD
     """Make the config for weights and texts in memory. Raises BadInput if a value is not allowed."""
     model = {"family": family, "size": size, "checkpoint": checkpoint, "training_tokens": training_tokens}
     texts = {"name": dataset, "sequence": sequence, "seq_len": seq_len, "context": context}
@@ -386,6 +420,14 @@ def make_config(
             "model": {**model, "dtype": dtype, "path": _IN_MEMORY},
             "dataset": {**texts, "files": [_IN_MEMORY], "split": "all"},
             "k": {"values": _list_ks(k)},
+=======
+    """Make the config for texts in memory. Raises BadInput if a value is not allowed."""
+    config = config_from_values(
+        {
+            "model": model_values,
+            "dataset": {**dataset_values, "files": [_IN_MEMORY], "split": "all"},
+            "k": {"values": ks},
+>>>>>>> 2f131ad4 (measure(server=...); make vllm tests models on a real vLLM server)
             "engine": {"batch_tokens": batch_tokens},
         }
     )
@@ -433,6 +475,76 @@ def _measure_in_folder(
             began=began,
             show_bar=show_bar,
         )
+    return _loggable(folder, ranked, record)
+
+
+@dataclass(frozen=True)
+class _ServedOrigin:
+    """A model on a server, and the repository or folder that its config was read from.
+
+    Attributes:
+        values: the options of the model that name it.
+        identity: the commit of the repository, or the hash of the folder's files.
+        architecture: the transformers config of the model.
+        found: what the server said.
+
+    """
+
+    values: dict[str, Any]
+    identity: str
+    architecture: Any
+    found: ServedModel
+
+
+def _find_served(tokenizer: Any, server: str, server_name: str) -> _ServedOrigin:
+    """Find the model of a tokenizer on a server. Raises BadInput if this is not possible."""
+    from rbptrack.models.architecture import load_config, vocab_size
+
+    origin = str(tokenizer.name_or_path)
+    check_server_address(server, EngineConfig.key_variable)
+    values: dict[str, Any] = {
+        "path" if Path(origin).is_dir() else "repo": origin,
+        "server": server,
+        "server_name": server_name,
+    }
+    if not origin:
+        raise BadInput("tokenizer has no name: load it from the repository or folder of the model on the server")
+    options = ModelConfig(**values)
+    pinned = pin_model(options)
+    architecture = load_config(pinned)
+    found = find_served_model(options, EngineConfig(), vocab_size(architecture))
+    return _ServedOrigin(values, pinned.identity, architecture, found)
+
+
+def _measure_served(
+    folder: Path,
+    served: _ServedOrigin,
+    tokenizer: PreTrainedTokenizerBase,
+    corpus: Corpus,
+    config: Config,
+    *,
+    show_bar: bool,
+) -> LoggableMeasurement:
+    """Measure a corpus with a model on a server. Writes the ranks and the record into a folder."""
+    from rbptrack.engine import Served
+    from rbptrack.models.architecture import count_parameters, vocab_size
+    from rbptrack.models.tokenizer import rules_hash
+
+    began = time.time()
+    parameters = count_parameters(served.architecture)
+    config.model.size = config.model.size or compact(parameters.non_embedding)
+    description = describe(
+        config, commit=served.identity, tokenizer_rules=rules_hash(tokenizer), texts=corpus.texts_hash
+    )
+    fields = {**describe_architecture(served.architecture, parameters), **served.found.facts(), "split": ""}
+    engine = Served(config.model, served.found, corpus, vocab_size(served.architecture), config.engine)
+    ranked, record = measure_loaded(
+        folder, config, engine, corpus, tokenizer, lambda _: {**description, **fields}, began=began, show_bar=show_bar
+    )
+    return _loggable(folder, ranked, record)
+
+
+def _loggable(folder: Path, ranked: Ranked, record: MeasurementRecord) -> LoggableMeasurement:
     return LoggableMeasurement(
         measurement=record.measurement,
         counts=ranked.sums.counts,
@@ -473,10 +585,18 @@ def list_texts(texts: Iterable[str]) -> list[str]:
     return listed
 
 
-def _check_model_and_tokenizer(model: Any, tokenizer: Any) -> None:
-    """Raise BadInput if the model or the tokenizer is of a kind that cannot be used."""
+def _check_model_and_tokenizer(model: Any, tokenizer: Any, server: str) -> PreTrainedTokenizerBase:
+    """Return the tokenizer. Raises BadInput if it or the model cannot be used, or if there are two models."""
     from rbptrack.models.tokenizer import check_tokenizer
 
+    if tokenizer is None:
+        raise BadInput("tokenizer= is missing: give the model's fast tokenizer")
+    check_tokenizer(tokenizer)
+    checked: PreTrainedTokenizerBase = tokenizer
+    if server:
+        if model is not None:
+            raise BadInput("give either a model in memory or server=, the address of a server, but not both")
+        return checked
     if not hasattr(model, "base_model"):
         raise BadInput(f"model must be a causal language model of transformers; got {type(model).__name__}")
     peft_config = getattr(model, "active_peft_config", None)
@@ -485,7 +605,7 @@ def _check_model_and_tokenizer(model: Any, tokenizer: Any) -> None:
             f"model is a {type(model).__name__} with virtual tokens (prompt learning), which cannot be measured. "
             "Measure its base model"
         )
-    check_tokenizer(tokenizer)
+    return checked
 
 
 @_names_keywords

@@ -144,11 +144,7 @@ def _check_server(config: Config) -> None:
             if getattr(model, name):
                 raise BadInput(f"model.{name} needs model.server, the address of the server")
         return
-    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#@]*)?", model.server):
-        raise BadInput(
-            "model.server must be an address without a password, such as http://host:8000. The server's key is read "
-            f"from the environment variable {config.engine.key_variable} (engine.key_variable)"
-        )
+    check_server_address(model.server, config.engine.key_variable)
     local = ModelConfig()
     for name in ("gguf", "dtype", "tf32", "pickles", "device", "device_map", "max_memory", "attention"):
         if getattr(model, name) != getattr(local, name):
@@ -161,6 +157,15 @@ def _check_server(config: Config) -> None:
         raise BadInput("candidates=tokenizer cannot be used: a server ranks among the whole vocabulary")
     if config.reference is not None:
         raise BadInput("reference= cannot be used: a server does not return the whole distributions to compare")
+
+
+def check_server_address(address: str, key_variable: str) -> None:
+    """Raise BadInput if the address of a server is not a web address, or may hold a password."""
+    if not isinstance(address, str) or not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#@]*)?", address):
+        raise BadInput(
+            "model.server must be an address without a password, such as http://host:8000. The server's key is read "
+            f"from the environment variable {key_variable} (engine.key_variable)"
+        )
 
 
 def _check_dataset(dataset: DatasetConfig) -> None:

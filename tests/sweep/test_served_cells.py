@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import rbptrack
 from rbptrack.base.errors import BadInput
 from rbptrack.config.paths import embedded
 from rbptrack.config.schema import Config
@@ -213,3 +216,22 @@ def test_options_that_a_server_cannot_fulfil_are_refused(words: tuple[str, ...],
 def test_a_reference_cannot_run_on_a_server(configs: Configs) -> None:
     with pytest.raises(BadInput, match=r"reference\.server"):
         _: list[Config] = configs("reference=nano/15k", "reference.server=http://127.0.0.1:9")
+
+
+def test_measure_in_python_equals_the_command_line(vllm: FakeVllm, model: Any, tmp_path: Path) -> None:
+    folder = shutil.copytree(FOLDER, tmp_path / "model")
+    for file in embedded("tokenizer").iterdir():
+        shutil.copy(file, folder)
+    vllm.root = str(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    texts = ["def f(x):\n    return x + 1\n", "", "import os\nprint(os.name)\n"]
+    served = rbptrack.measure(server=vllm.address, tokenizer=tokenizer, texts=texts, progress=False)
+    here = rbptrack.measure(model, tokenizer, texts, progress=False)
+    assert served.ranks.rank.tolist() == here.ranks.rank.tolist()
+    assert served.model == here.model
+    assert served.non_embedding_params == here.non_embedding_params
+    assert (served.measurement.engine, served.measurement.head_dtype) == ("vllm 0.32.0", "float32")
+    with pytest.raises(BadInput, match="both"):
+        rbptrack.measure(model, tokenizer, texts, server=vllm.address)
+    with pytest.raises(BadInput, match="tokenizer"):
+        rbptrack.measure(server=vllm.address, texts=texts)
