@@ -26,7 +26,7 @@ import numpy as np
 from rbptrack.base.errors import BadInput, MeasurementError, first_line, shortened_list
 from rbptrack.base.secrets import declare_secret, without_password
 from rbptrack.config.paths import user_path
-from rbptrack.config.schema import EngineConfig, ModelConfig
+from rbptrack.config.schema import Dtype, EngineConfig, ModelConfig
 from rbptrack.ranks import FloatArray, IntArray, find_impossible, vllm_prompt, vllm_tokens
 
 log = logging.getLogger(__name__)
@@ -301,6 +301,11 @@ def identify(connection: Connection, model: ModelConfig, vocab_size: int, *, dea
         )
     name = str(card["id"])
     head_dtype, configuration = _probe(connection, name, vocab_size, max_model_len - 1, deadline)
+    if model.server_dtype is Dtype.float32 and head_dtype in (Dtype.bfloat16.value, Dtype.float16.value):
+        raise BadInput(
+            f"model.server_dtype=float32, but the logits of {connection.address} are {head_dtype}. Start the server "
+            "with --dtype float32, or correct model.server_dtype"
+        )
     return ServedModel(
         name=name,
         root=str(card.get("root") or ""),

@@ -96,6 +96,8 @@ def test_bfloat16_logits_are_found_and_noted(store: Store, configs: Configs, vll
     assert outcome.measurement.head_dtype == "bfloat16"
     assert outcome.measurement.dtype == "bfloat16"
     assert "head_dtype" in outcome.measurement.notes
+    with pytest.raises(BadInput, match="bfloat16"):
+        served_cell(configs, vllm, "model.server_dtype=float32")
 
 
 def test_precision_is_unknown_if_the_server_returns_no_entries(configs: Configs, vllm: FakeVllm) -> None:
@@ -235,3 +237,34 @@ def test_measure_in_python_equals_the_command_line(vllm: FakeVllm, model: Any, t
         rbptrack.measure(model, tokenizer, texts, server=vllm.address)
     with pytest.raises(BadInput, match="tokenizer"):
         rbptrack.measure(server=vllm.address, texts=texts)
+
+
+def test_two_servers_give_one_law_without_the_runs_of_transformers(
+    run_command: Any, configs: Configs, vllm: FakeVllm
+) -> None:
+    """Analyzers and pages do without the columns that a server does not return."""
+    larger = AutoModelForCausalLM.from_pretrained(embedded("models/15k"), dtype=torch.float32).eval()
+    root = str(embedded("models/15k"))
+    common = "dataset=pydocs dataset.documents=25 dataset.sequence=truncate dataset.seq_len=64 analyzers=[]"
+
+    def logits(ids: list[int]) -> torch.Tensor:
+        with torch.inference_mode():
+            return larger(torch.tensor([ids])).logits[0].float()
+
+    with FakeVllm(logits, name="larger", root=root, max_model_len=513) as second:
+        assert run_command(f"model=nano/6k model.server={vllm.address} sweep=s {common}")[0] == 0
+        assert run_command(f"model=nano/15k model.server={second.address} sweep=s {common}")[0] == 0
+    assert run_command(f"model=nano/6k,nano/15k {common}")[0] == 0
+    laws = rbptrack.laws(rbptrack.runs(sweep="s"), ks=(1, 10))
+    assert laws["sizes"].tolist() == [2, 2, 2]
+    both = rbptrack.laws(rbptrack.runs(), ks=(1, 10))
+    assert both["sizes"].tolist() == [2] * 6
+    assert both["family"].nunique() == 2
+    names = sorted(rbptrack.runs().frame["name"])
+    code, shown, errors = run_command("report --sweep s")
+    assert code == 0, errors
+    assert "failed" not in errors
+    print(shown, errors)
+    code, shown, errors = run_command(f"compare {names[0]} {names[1]}")
+    assert code == 0, errors
+    print(names, shown)

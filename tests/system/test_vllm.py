@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -34,6 +35,7 @@ from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.measuring import measure_cell
 from rbptrack.tracking import Store
 from tests.system.servers import free_port
+from tests.system.test_slurm import MISSING, cluster
 from tests.tiny_models import write_checkpoint
 from tools.vllm_environment import ENVIRONMENT
 
@@ -41,7 +43,19 @@ PATIENCE = 900.0  # seconds after which the start of a server or a command count
 VLLM = ENVIRONMENT.absolute()
 INSTALLED = (VLLM / "installed").exists()
 MAX_MODEL_LEN = 257
+VOCABULARY = 576  # three processes must be able to share the head, too
+ROOT = Path(__file__).parents[2]
+SERVER_VARIABLES = {
+    "VLLM_TARGET_DEVICE": "cpu",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+}
 FLOAT32 = ("--dtype", "float32")
+
+__all__ = ["cluster"]
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason="needs vLLM: make vllm")
 
@@ -66,20 +80,12 @@ class VllmServer:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self, *, wait: bool = True) -> None:
-        variables = {
-            "VLLM_TARGET_DEVICE": "cpu",
-            "VLLM_CPU_KVCACHE_SPACE": "1",
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            "VLLM_NO_USAGE_STATS": "1",
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-        }
         command = [str(VLLM / "bin" / "vllm"), "serve", str(self.folder), "--port", str(self.port)]
         command += ["--served-model-name", "served", "--max-model-len", str(MAX_MODEL_LEN), "--max-num-seqs", "16"]
         command += ["--enforce-eager", *self.options]
         with self.folder.with_suffix(f".{self.port}.log").open("ab") as log:
             self._process = subprocess.Popen(
-                command, env=os.environ | variables, stdout=log, stderr=log, start_new_session=True
+                command, env=os.environ | SERVER_VARIABLES, stdout=log, stderr=log, start_new_session=True
             )
         if wait:
             self.wait()
@@ -122,7 +128,7 @@ def write_llama(folder: Path, *, layers: int) -> Path:
     """Write a Llama with random weights, a tokenizer that begins each text with a special token, and a template."""
     path = folder / f"llama-{layers}"
     shape = {"hidden_size": 192, "num_attention_heads": 3, "num_key_value_heads": 3, "intermediate_size": 384}
-    write_checkpoint("llama3", path, num_hidden_layers=layers, **shape)
+    write_checkpoint("llama3", path, num_hidden_layers=layers, vocab_size=VOCABULARY, **shape)
     (path / "chat_template.jinja").write_text(
         "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}"
         "{% if add_generation_prompt %}[assistant] {% endif %}"
@@ -282,7 +288,7 @@ def test_tokens_per_second_are_those_of_a_bare_loop_of_requests(llama: Path, ser
     tokenizer = AutoTokenizer.from_pretrained(llama)
     prompts = [tokenizer(json.loads(line)["text"])["input_ids"] for line in (work / "texts.jsonl").open()]
     model = ModelConfig(path=str(llama), server=server.address)
-    served = find_served_model(model, EngineConfig(), 512)
+    served = find_served_model(model, EngineConfig(), VOCABULARY)
     assert served.named_by_user is False
     with Connection(server.address, EngineConfig()) as connection:
         waiting = list(prompts)
@@ -291,7 +297,7 @@ def test_tokens_per_second_are_those_of_a_bare_loop_of_requests(llama: Path, ser
             while waiting:
                 with suppress(IndexError):
                     ids = waiting.pop()
-                    check_answer(connection.ask(name, ids), ids, 512)
+                    check_answer(connection.ask(name, ids), ids, VOCABULARY)
 
         began = time.perf_counter()
         threads = [threading.Thread(target=work_off) for _ in range(16)]
@@ -319,3 +325,29 @@ def test_two_models_on_two_servers_give_one_law(llama: Path, folder: Path, serve
     table = laws(runs(), ks=(1, 10))
     assert (table["sizes"] == 2).all()
     assert table["family"].nunique() == 2
+
+
+@pytest.mark.skipif(bool(MISSING) or os.getuid() != 0, reason="needs SLURM, munge and root")
+def test_script_measures_two_models_in_a_job_of_slurm(
+    cluster: dict[str, str], llama: Path, folder: Path, work: Path
+) -> None:
+    """The job leaves both measurements on disk."""
+    deeper = write_llama(folder, layers=4)
+    bin_folder = Path(sys.executable).parent
+    (work / "rbptrack").write_text(f'#!/bin/sh\nexec {sys.executable} -m rbptrack "$@"\n')
+    (work / "rbptrack").chmod(0o755)
+    variables = SERVER_VARIABLES | {
+        "VLLM": str(VLLM / "bin" / "vllm"),
+        "VLLM_OPTIONS": f"--dtype float32 --max-model-len {MAX_MODEL_LEN} --max-num-seqs 16 --enforce-eager",
+        "RBPTRACK": str(work / "rbptrack"),
+        "RBPTRACK_OPTIONS": "dataset.files=[texts.jsonl] dataset.name=texts dataset.seq_len=64 dataset.context=16",
+        "PYTHONPATH": str(ROOT),
+        "PATH": f"{bin_folder}:{cluster['PATH']}",
+    }
+    script = ROOT / "examples" / "vllm" / "measure.sh"
+    pairs = [f"{path}={path}" for path in (llama, deeper)]
+    command = ["sbatch", "--wait", "--time=30", str(script), "files", *pairs]
+    job = subprocess.run(command, env=cluster | variables, cwd=work, capture_output=True, text=True, check=False)
+    log = "\n".join(path.read_text() for path in work.glob("rbptrack-vllm-*.log"))
+    assert job.returncode == 0, job.stderr + log[-5000:]
+    assert len(list(work.glob("mlruns/cells/*/record.json"))) == 2
