@@ -351,37 +351,22 @@ def measure(
         limits = [max_sequence_length(architecture), served.found.max_length if served else None]
         seq_len = min(DEFAULT_SEQ_LEN, *filter(None, limits))
     documents = [Document(str(number), (text,)) for number, text in enumerate(list_texts(texts))]
-<<<<<<< HEAD
+    name = server or type(model).__name__
     config = make_config(
-        family=family or str(model.config.model_type),
+        family=family or str(architecture.model_type),
         size=size,
         checkpoint=checkpoint,
         training_tokens=training_tokens,
-        dtype=str(model.dtype).removeprefix("torch."),
+        dtype="float32" if served else str(in_memory.dtype).removeprefix("torch."),
         dataset=dataset,
         sequence=sequence,
         seq_len=seq_len,
         context=context,
         k=k,
         batch_tokens=batch_tokens,
+        origin=served.origin if served else None,
     )
-    check_compatible(type(model).__name__, model.config, tokenizer, seq_len)
-=======
-    model_values = {
-        "family": family or str(architecture.model_type),
-        "size": size,
-        "checkpoint": checkpoint,
-        "training_tokens": training_tokens,
-    }
-    if served:
-        model_values |= served.values
-    else:
-        model_values |= {"path": _IN_MEMORY, "dtype": str(in_memory.dtype).removeprefix("torch.")}
-    dataset_values = {"name": dataset, "sequence": sequence, "seq_len": seq_len, "context": context}
-    config = _make_config(model_values, dataset_values, _list_ks(k), batch_tokens)
-    name = server or type(model).__name__
     check_compatible(name, architecture, tokenizer, seq_len)
->>>>>>> 2f131ad4 (measure(server=...); make vllm tests models on a real vLLM server)
     corpus = build_corpus(tokenise(documents, tokenizer, separator=""), tokenizer, config.dataset)
     check_token_ids(name, architecture, tokenizer, int(corpus.token.max(initial=0)))
     folder = Path(tempfile.mkdtemp(prefix="rbptrack-"))
@@ -410,24 +395,19 @@ def make_config(
     context: int = 32,
     k: int | Sequence[int] = DEFAULT_KS,
     batch_tokens: int = 0,
+    origin: Mapping[str, str] | None = None,
 ) -> Config:
-<<<<<<< HEAD
-    """Make the config for weights and texts in memory. Raises BadInput if a value is not allowed."""
+    """Make the config for texts in memory. Raises BadInput if a value is not allowed.
+
+    `origin` are the options that name a model on a server. Without them, the weights are in memory.
+    """
     model = {"family": family, "size": size, "checkpoint": checkpoint, "training_tokens": training_tokens}
     texts = {"name": dataset, "sequence": sequence, "seq_len": seq_len, "context": context}
     config = config_from_values(
         {
-            "model": {**model, "dtype": dtype, "path": _IN_MEMORY},
+            "model": {**model, "dtype": dtype, **(origin or {"path": _IN_MEMORY})},
             "dataset": {**texts, "files": [_IN_MEMORY], "split": "all"},
             "k": {"values": _list_ks(k)},
-=======
-    """Make the config for texts in memory. Raises BadInput if a value is not allowed."""
-    config = config_from_values(
-        {
-            "model": model_values,
-            "dataset": {**dataset_values, "files": [_IN_MEMORY], "split": "all"},
-            "k": {"values": ks},
->>>>>>> 2f131ad4 (measure(server=...); make vllm tests models on a real vLLM server)
             "engine": {"batch_tokens": batch_tokens},
         }
     )
@@ -483,14 +463,14 @@ class _ServedOrigin:
     """A model on a server, and the repository or folder that its config was read from.
 
     Attributes:
-        values: the options of the model that name it.
+        origin: the options of the model that name it and its server.
         identity: the commit of the repository, or the hash of the folder's files.
         architecture: the transformers config of the model.
         found: what the server said.
 
     """
 
-    values: dict[str, Any]
+    origin: dict[str, str]
     identity: str
     architecture: Any
     found: ServedModel
@@ -500,20 +480,18 @@ def _find_served(tokenizer: Any, server: str, server_name: str) -> _ServedOrigin
     """Find the model of a tokenizer on a server. Raises BadInput if this is not possible."""
     from rbptrack.models.architecture import load_config, vocab_size
 
-    origin = str(tokenizer.name_or_path)
-    check_server_address(server, EngineConfig.key_variable)
-    values: dict[str, Any] = {
-        "path" if Path(origin).is_dir() else "repo": origin,
-        "server": server,
-        "server_name": server_name,
-    }
-    if not origin:
+    source = str(tokenizer.name_or_path)
+    if not source:
         raise BadInput("tokenizer has no name: load it from the repository or folder of the model on the server")
-    options = ModelConfig(**values)
-    pinned = pin_model(options)
+    check_server_address(server, EngineConfig.key_variable)
+    model = ModelConfig(server=server, server_name=server_name)
+    key = "path" if Path(source).is_dir() else "repo"
+    setattr(model, key, source)
+    pinned = pin_model(model)
     architecture = load_config(pinned)
-    found = find_served_model(options, EngineConfig(), vocab_size(architecture))
-    return _ServedOrigin(values, pinned.identity, architecture, found)
+    found = find_served_model(model, EngineConfig(), vocab_size(architecture))
+    origin = {key: source, "server": server, "server_name": server_name}
+    return _ServedOrigin(origin, pinned.identity, architecture, found)
 
 
 def _measure_served(

@@ -255,9 +255,9 @@ def test_two_servers_give_one_law_without_the_runs_of_transformers(
         assert run_command(f"model=nano/6k model.server={vllm.address} sweep=s {common}")[0] == 0
         assert run_command(f"model=nano/15k model.server={second.address} sweep=s {common}")[0] == 0
     assert run_command(f"model=nano/6k,nano/15k {common}")[0] == 0
-    laws = rbptrack.laws(rbptrack.runs(sweep="s"), ks=(1, 10))
+    laws = rbptrack.laws(rbptrack.runs(sweep="s"), k=(1, 10))
     assert laws["sizes"].tolist() == [2, 2, 2]
-    both = rbptrack.laws(rbptrack.runs(), ks=(1, 10))
+    both = rbptrack.laws(rbptrack.runs(), k=(1, 10))
     assert both["sizes"].tolist() == [2] * 6
     assert both["family"].nunique() == 2
     names = sorted(rbptrack.runs().frame["name"])

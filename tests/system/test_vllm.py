@@ -322,7 +322,7 @@ def test_two_models_on_two_servers_give_one_law(llama: Path, folder: Path, serve
         for path, address in ((llama, server), (deeper, second)):
             measure_cell(cell_of(path, *RULES[0], server=address), store)
             measure_cell(cell_of(path, *RULES[0]), store)
-    table = laws(runs(), ks=(1, 10))
+    table = laws(runs(), k=(1, 10))
     assert (table["sizes"] == 2).all()
     assert table["family"].nunique() == 2
 
