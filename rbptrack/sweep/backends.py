@@ -31,7 +31,7 @@ from rbptrack.console.output import print_text
 from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.cost import GPU_SPEED, Planner
 from rbptrack.sweep.jobs import OWNER_ONLY, Collector, ReportOutcome, check_cells, write_jobs
-from rbptrack.sweep.measuring import measure_cell
+from rbptrack.sweep.measuring import measure_cells
 from rbptrack.tracking import Store
 
 _POLL_SECONDS = 0.05  # how often to ask whether a process has ended
@@ -82,8 +82,9 @@ class Local:
         from rbptrack.sweep.load import Loader
 
         loader = Loader()
-        for number, cell in check_cells(cells, loader.check, report_outcome).items():
-            report_outcome(number, measure_cell(cell, self.store, loader=loader))
+        readable_cells = check_cells(cells, loader.check, report_outcome)
+        for number, outcome in measure_cells(readable_cells, lambda _: self.store, loader=loader):
+            report_outcome(number, outcome)
 
 
 @dataclass(frozen=True)

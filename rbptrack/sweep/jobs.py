@@ -16,7 +16,7 @@ from rbptrack.console.output import print_text
 from rbptrack.console.progress import spinner
 from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.cost import Planner
-from rbptrack.sweep.measuring import Failed, Found, Outcome, deliver_finished, failure_file, measure_cell
+from rbptrack.sweep.measuring import Failed, Found, Outcome, deliver_finished, failure_file, measure_cells
 from rbptrack.tracking import Store
 
 JOB_SECONDS = 300.0
@@ -97,11 +97,11 @@ def run_job(path: Path) -> int:
     """
     from rbptrack.sweep.load import Loader
 
-    loader = Loader()
+    def find_store(cell: Cell) -> Store:
+        return Store(cell.config.tracking.uri, cell.config.tracking.experiment)
+
     outcomes: list[Outcome] = []
-    for cell in read_job(path):
-        store = Store(cell.config.tracking.uri, cell.config.tracking.experiment)
-        outcome = measure_cell(cell, store, loader=loader, deliver=False)
+    for _, outcome in measure_cells(dict(enumerate(read_job(path))), find_store, loader=Loader(), deliver=False):
         print_text(outcome.line())
         outcomes.append(outcome)
     return int(any(isinstance(outcome, Failed) for outcome in outcomes))

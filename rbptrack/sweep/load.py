@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbptrack.config.schema import Candidates, ModelConfig
@@ -61,9 +67,16 @@ class LoadSettings:
 
 
 class Loader:
-    """Loads the models and texts of cells. Keeps the texts, the last model and the last reference for later cells."""
+    """Loads the models and texts of cells. Keeps the texts, the last model and the last reference for later cells.
+
+    Attributes:
+        seconds: the wall time of each part of the work so far, by the name of the part.
+
+    """
 
     def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._preparation: threading.Thread | None = None
         self._architectures: dict[str, Any] = {}
         self._tokenizers: dict[str, PreTrainedTokenizerBase] = {}
         self._counts_by_weights: dict[str, ParameterCounts] = {}
@@ -81,7 +94,7 @@ class Loader:
         """
         settings = self.check(cell)
         corpus = self.checked_corpus(cell)
-        with spinner(f"loading {cell.config.model.name}"):
+        with self.timed("loading"), spinner(f"loading {cell.config.model.name}"):
             model = self._model.load(cell.config.model, cell.weights, settings.num_candidates, settings.excluded_ids)
             if cell.config.reference is None or cell.reference is None:
                 self._reference.drop()
@@ -91,6 +104,33 @@ class Loader:
                 reference, cell.reference, settings.num_reference_candidates, settings.excluded_ids
             )
         return replace(model, reference=Reference(reference.name, reference_model, settings.num_shared_entries)), corpus
+
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        """Add the time that a block takes to a part of `seconds`."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[part] = self.seconds.get(part, 0) + time.perf_counter() - began
+
+    def prepare(self, cell: Cell, *, tokenise: bool) -> None:
+        """Begin to prepare a later cell while this process measures another one.
+
+        The operating system reads the local files of the weights into its page cache, as far as memory is free. The
+        texts are tokenized in a thread if `tokenise`. Errors are left to the loading of the cell.
+        """
+        for pinned in filter(None, (cell.weights, cell.reference)):
+            for file in pinned.files:
+                with suppress(OSError):
+                    _read_ahead(file.path)
+        if tokenise:
+            self._preparation = threading.Thread(target=self._tokenise_ahead, args=[cell], daemon=True)
+            self._preparation.start()
+
+    def _tokenise_ahead(self, cell: Cell) -> None:
+        with suppress(Exception):
+            self.corpus(cell)
 
     def check(self, cell: Cell) -> LoadSettings:
         """Check that a cell can be measured, without loading weights or texts. Returns the settings to load it.
@@ -106,7 +146,9 @@ class Loader:
 
     def checked_corpus(self, cell: Cell) -> Corpus:
         """Return the dataset of a cell as sequences of tokens. Raises BadInput if the model has no row for a token."""
-        with spinner(f"reading and tokenizing {cell.config.dataset.name}"):
+        with self.timed("texts"), spinner(f"reading and tokenizing {cell.config.dataset.name}"):
+            if self._preparation is not None:
+                self._preparation.join()
             corpus = self.corpus(cell)
         tokenizer = self.tokenizer(cell.tokenizer)
         for config, weights in ((cell.config.model, cell.weights), (cell.config.reference, cell.reference)):
@@ -209,6 +251,17 @@ class Loader:
         reference_entries, _ = choose_candidates(architecture, tokenizer, Candidates.tokenizer)
         num_shared_entries = min(model_entries, reference_entries)
         return replace(settings, num_reference_candidates=num_candidates, num_shared_entries=num_shared_entries)
+
+
+def _read_ahead(path: Path) -> None:
+    """Ask the operating system to read a file into its page cache. Returns at once."""
+    if not hasattr(os, "posix_fadvise"):  # macOS
+        return
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_WILLNEED)
+    finally:
+        os.close(file)
 
 
 class _LastModel:

@@ -7,7 +7,7 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 
 from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuses, file_access_error, first_line
 from rbptrack.base.files import write_whole
+from rbptrack.base.formatting import duration
 from rbptrack.base.parquet import write_table
 from rbptrack.base.process import raise_for_last_signal
 from rbptrack.config.paths import cells_folder
@@ -142,7 +143,36 @@ Outcome = Measured | Found | Failed
 """How a cell ended."""
 
 
-def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deliver: bool = True) -> Outcome:
+def measure_cells(
+    cells: Mapping[int, Cell], find_store: Callable[[Cell], Store], *, loader: Loader, deliver: bool = True
+) -> Iterator[tuple[int, Outcome]]:
+    """Measure cells one after the other. At the end, print where the time went.
+
+    While one cell is measured, the files and texts of the next are prepared.
+
+    Args:
+        cells: the cells, by number.
+        find_store: returns the tracking store of a cell.
+        loader: loads models and texts.
+        deliver: see `measure_cell`.
+
+    Yields:
+        The number and the outcome of each cell.
+
+    """
+    numbers = list(cells)
+    for i, (number, cell) in enumerate(cells.items()):
+        next_cell = cells[numbers[i + 1]] if i + 1 < len(numbers) else None
+        outcome = measure_cell(cell, find_store(cell), loader=loader, deliver=deliver, next_cell=next_cell)
+        yield number, outcome
+    if loader.seconds:
+        parts = [f"{part} {duration(seconds)}" for part, seconds in loader.seconds.items()]
+        print_text(f"time: {', '.join(parts)}")
+
+
+def measure_cell(
+    cell: Cell, store: Store, *, loader: Loader | None = None, deliver: bool = True, next_cell: Cell | None = None
+) -> Outcome:
     """Measure one cell and deliver the measurement, unless the store has it already.
 
     No error is raised. If the measurement fails, the outcome is `Failed`.
@@ -153,16 +183,23 @@ def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deli
         loader: loads models and texts. Pass one loader for several cells, because it keeps what it has loaded.
         deliver: if this or `deliver` in the cell's configuration is false, the store is neither read nor written, and
             the measurement stays on disk.
+        next_cell: a cell that is measured after this one. Its files and texts are prepared meanwhile.
 
     """
+    from rbptrack.sweep.load import Loader
+
+    loader = loader or Loader()
     deliver = deliver and cell.config.deliver
     try:
         with _hold_lock(cell):
             if deliver and not cell.config.force and (run_id := _find_run_id(cell, store)):
                 return Found(cell.title, run_id)
             if not (cell.folder / RECORD_FILE).exists():
-                _measure(cell, store, loader)
-            return _deliver(cell, store) if deliver else _read_outcome(cell)
+                _measure(cell, store, loader, next_cell)
+            if not deliver:
+                return _read_outcome(cell)
+            with loader.timed("delivery"):
+                return _deliver(cell, store)
     except Exception as error:
         raise_for_last_signal()
         failed = Failed.from_error(cell.title, error)
@@ -252,14 +289,14 @@ def _find_run_id(cell: Cell, store: Store) -> str:
         return ""
 
 
-def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
+def _measure(cell: Cell, store: Store, loader: Loader, next_cell: Cell | None) -> None:
     """Measure a cell. Writes the ranks and the record into the folder of the cell."""
-    from rbptrack.sweep.load import Loader
-
     began = time.time()
     failure_file(cell).unlink(missing_ok=True)
-    loader = loader or Loader()
     engine, corpus, fields = _make_engine(cell, loader)
+    if next_cell is not None:
+        # On a CPU, tokenizing would take the cores from the model.
+        loader.prepare(next_cell, tokenise=str(fields.get("device")).startswith("cuda"))
     check_unchanged(cell.files)
     cell.folder.mkdir(exist_ok=True)
     Outbox(store).write_address(cell.folder)
@@ -274,7 +311,8 @@ def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
             raise
         return description
 
-    measure_loaded(cell.folder, cell.config, engine, corpus, tokenizer, finish, began=began, notes=cell.notes)
+    with loader.timed("ranks"):
+        measure_loaded(cell.folder, cell.config, engine, corpus, tokenizer, finish, began=began, notes=cell.notes)
 
 
 def _make_engine(cell: Cell, loader: Loader) -> tuple[Engine, Corpus, dict[str, Any]]:

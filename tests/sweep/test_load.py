@@ -54,3 +54,24 @@ def test_load_loads_the_reference_with_the_model(configs: Configs) -> None:
     assert model.reference is not None
     assert model.reference.name == "nano-15k"
     assert len(corpus.document_ids) == 3
+
+
+def test_prepared_texts_are_those_of_the_next_cell(configs: Configs) -> None:
+    this_cell, next_cell = (resolve(config) for config in configs("model=nano/6k", "dataset=pydocs,stdlib"))
+    loader = Loader()
+    loader.load(this_cell)
+    loader.prepare(next_cell, tokenise=True)
+    _, corpus = loader.load(next_cell)
+    _, expected = Loader().load(next_cell)
+    assert corpus.token.tolist() == expected.token.tolist()
+
+
+def test_errors_of_a_cell_that_is_prepared_are_raised_when_it_is_loaded(configs: Configs, tmp_path: Path) -> None:
+    folder = shutil.copytree(embedded("models/6k"), tmp_path / "broken")
+    this_cell, next_cell = resolve(*configs()), resolve(*configs("model.path=broken"))
+    loader = Loader()
+    loader.load(this_cell)
+    (folder / "model.safetensors").unlink()
+    loader.prepare(next_cell, tokenise=True)
+    with pytest.raises(BadInput):
+        loader.load(next_cell)
