@@ -244,7 +244,7 @@ class Contrasts(Analyzer):
         for metric, ratio in family_laws.ratios.items():
             margin = self.margin * abs(family_laws.by_metric[rbp_name(1)].alpha.value)
             keys = {**family_laws.family.keys, "metric": metric, "primary": metric == primary}
-            report.add("against_rbp_1", ratio.alpha, **keys, null=0.0, margin=margin)
+            report.add("against_rbp_1", ratio.alpha, **keys, null=0.0, margin=margin, own=ratio.own_alpha)
 
     def _compare_datasets(self, report: Report, datasets: Sequence[FamilyLaws], primary: str) -> None:
         """Add the differences of exponents between the datasets of one family."""
@@ -285,7 +285,11 @@ class Contrasts(Analyzer):
 
 
 def _fit_laws(families: Sequence[FamilyLaws]) -> list[FamilyLaws]:
-    """Return families with their laws. Laws of few sizes share the scatter of other families (`share_scatter`)."""
+    """Return families with their laws.
+
+    Ratios to RBP_1 of few sizes share the scatter of other families (`share_scatter`). Comparisons of two families do
+    not: if one of them scatters more than the other, too many differences would be found.
+    """
     names = [str(family_laws.family.rows["family"].iloc[0]) for family_laws in families]
     ratios = []
     for family_laws in families:
@@ -298,10 +302,9 @@ def _fit_laws(families: Sequence[FamilyLaws]) -> list[FamilyLaws]:
             )
             by_metric = {rbp_name(k): law for k, law in zip(ks, found, strict=True) if law}
         ratios.append(by_metric)
-    fitted = share_scatter([laws_by_metric(each.family.s, each.counts) for each in families], names)
     return [
-        FamilyLaws(each.family, each.counts, by_metric, by_metric_of_ratio)
-        for each, by_metric, by_metric_of_ratio in zip(families, fitted, share_scatter(ratios, names), strict=True)
+        FamilyLaws(each.family, each.counts, laws_by_metric(each.family.s, each.counts), by_metric)
+        for each, by_metric in zip(families, share_scatter(ratios, names), strict=True)
     ]
 
 

@@ -315,12 +315,13 @@ class PowerLaw(Analyzer):
             if np.isfinite(family_laws.s_other).all():
                 name = "alpha_incl" if self.unit == S_COLUMNS[0] else "alpha_excl"
                 beside[name] = fit(family_laws.s_other, _values_by_size(law, family_laws.s)).alpha.value
-            report.add("alpha", law.alpha, **keys, null=0.0, beside=beside | _own_ends("", law))
+            report.add("alpha", law.alpha, **keys, null=0.0, beside=beside | _own_ends("", law), own=law.own_alpha)
             ce = family_laws.laws.get(CE)
             ratio = family_laws.ratios.get(metric)
             if ratio and ce:
                 margin = self.margin * abs(ce.alpha.value)
-                report.add("delta", ratio.alpha, **keys, null=0.0, margin=margin, beside=_own_ends("delta_", ratio))
+                own_ends = _own_ends("delta_", ratio)
+                report.add("delta", ratio.alpha, **keys, null=0.0, margin=margin, beside=own_ends, own=ratio.own_alpha)
             if law.sizes >= 4:
                 report.add("held_out", law.held_out(), **keys, null=0.0, show=np.expm1)
             self._add_forecasts(report, family_laws, metric, law)

@@ -385,8 +385,6 @@ def equivalent(rng: np.random.Generator, cell: Settings) -> Outcomes:
     alpha = ALPHA + cell["gap"]
     reference, _, _ = fit_laws(first.s, first.measure(rng, documents), ce_and_neg_log_rbp)
     law, _, _ = fit_laws(s, second.measure(rng, documents, alpha_ce=alpha), ce_and_neg_log_rbp)
-    [by_metric, by_metric_of_reference] = share_scatter([{"ce": law}, {"ce": reference}], ["second", "first"])
-    law, reference = by_metric["ce"], by_metric_of_reference["ce"]
     found = size_ratio(law, reference, float(first.s[-1]), paired_difference)
     ln_range = float(np.log(first.s[-1] / first.s[0]))
     truth = np.log(cell["ratio"]) + (ALPHA / alpha - 1) * ln_range

@@ -168,6 +168,7 @@ class Report:
         primary: bool = False,
         documents: str = "",
         models: str = "",
+        own: Estimate | None = None,
         **case: Any,
     ) -> None:
         """Add the answer to a question in one case.
@@ -190,6 +191,8 @@ class Report:
             documents: the name of the documents that the estimate was computed from; the dataset by default. Tests of
                 rows that share documents or models are correlated, so their p are raised less.
             models: the name of the models that the estimate was computed from; the family by default.
+            own: the estimate with an error from its own data, if the error of `estimate` also uses that of other rows.
+                Means over rows use it.
             **case: further keys of the row, such as S or N. They become part of the name of the MLflow metric.
 
         """
@@ -206,7 +209,7 @@ class Report:
             self._note_few_documents(question, family, dataset, _row_name(metric, case, estimate.deciding_documents))
         beside = dict(beside or {})
         row = keys | numbers | {"margin": nan} | case | beside
-        joint = Row(estimate, documents or dataset, models or family)
+        joint = Row(own or estimate, documents or dataset, models or family)
         answer = _Answer(row, list(case), list(beside), joint, primary)
         if null is not None:
             if isfinite(margin):
