@@ -416,7 +416,7 @@ def _improvement_clause(report: Report, metric: str) -> str:
         texts["below"] = f"{label} of the largest model is below that of the smallest one"
         none = f"{label} changes by {range_text(rows['improvement'], '+.3f')} from the smallest to the largest model"
         return verdict_clause(
-            rows.rename(columns={"improvement": "difference"}), texts, noun="family", none=none, span="difference"
+            rows.rename(columns={"improvement": "difference"}), texts, noun="case", none=none, span="difference"
         )
     row = rows.iloc[0]
     change = estimate_text(row["improvement"], row["low"], row["high"], "+.3f")
