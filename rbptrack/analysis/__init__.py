@@ -5,7 +5,7 @@ A plugin may import the names in `__all__` of `rbptrack.analysis`, `rbptrack.sta
 """
 
 from rbptrack.analysis.comparable import differing_facts, split_by_facts, without_conflicts, without_repeats
-from rbptrack.analysis.family import BY_DOCUMENT, S_COLUMNS, Family, Reading, comparable_families, read_families
+from rbptrack.analysis.family import BY_DOCUMENT, S_COLUMNS, Family, Reading, read_families
 from rbptrack.analysis.headline import (
     deciding_row,
     decision_clause,
@@ -41,7 +41,7 @@ from rbptrack.analysis.rank_store import SCORES, Unreadable, WithoutRanks
 from rbptrack.analysis.report import Glossary, Report, Term
 from rbptrack.analysis.runs import Filters, Runs
 from rbptrack.analysis.scores import hub_id, join_scores, last_checkpoints, plain_name, unused_scores
-from rbptrack.base.errors import BadInput, RbptrackError, first_line, shortened_list
+from rbptrack.base.errors import BadInput, RbptrackError, shortened_list
 from rbptrack.base.escape import file_part
 from rbptrack.base.files import read_small
 from rbptrack.base.formatting import counted, estimate_text, format_number, listed, p_text, short_hash
@@ -80,7 +80,6 @@ __all__ = [
     "add_changes",
     "clip_share",
     "column_names",
-    "comparable_families",
     "compare_runs",
     "counted",
     "csv_text",
@@ -89,7 +88,6 @@ __all__ = [
     "differing_facts",
     "estimate_text",
     "file_part",
-    "first_line",
     "format_number",
     "headline_metric",
     "hub_id",

@@ -3,13 +3,10 @@
 from rbptrack.figures.charts import (
     axis_encoding,
     by_colour,
-    by_shape,
     facets,
     inline_data,
     intervals,
     legend_selection,
-    rank_distribution,
-    save,
     themed,
 )
 from rbptrack.figures.drawing import CannotDraw
@@ -19,13 +16,10 @@ __all__ = [
     "CannotDraw",
     "axis_encoding",
     "by_colour",
-    "by_shape",
     "explorer",
     "facets",
     "inline_data",
     "intervals",
     "legend_selection",
-    "rank_distribution",
-    "save",
     "themed",
 ]

@@ -24,7 +24,7 @@ from rbptrack.base.files import write_whole
 from rbptrack.config.patterns import natural_key
 from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import HEADLINE_KS, IntArray, RankHistogram
-from rbptrack.stats import first_smallest
+from rbptrack.stats.rounding import first_smallest
 
 # These colours are legible on white and on black.
 COLOURS = ["#3c7ddc", "#e0782f", "#2c9f73", "#c24f9b", "#8b6fd6", "#a98a1d", "#2aa3b8", "#d34b57"]

@@ -4,7 +4,7 @@ A `RankTable` has one row for each scored token. A `RankHistogram` holds the num
 `DocumentCounts` holds the number of tokens, the nats and the hits of each document.
 """
 
-from rbptrack.ranks.columns import COLUMNS, COMPARED, COUNTED_COLUMNS, SCHEMA, Column, token_totals
+from rbptrack.ranks.columns import COLUMNS, COUNTED_COLUMNS, SCHEMA
 from rbptrack.ranks.counts import DocumentCounts, DocumentSums, sum_by
 from rbptrack.ranks.histogram import RankHistogram
 from rbptrack.ranks.names import (
@@ -12,7 +12,6 @@ from rbptrack.ranks.names import (
     HEADLINE_KS,
     FloatArray,
     IntArray,
-    check_k,
     is_rbp_column,
     log_grid,
     metric_label,
@@ -36,12 +35,10 @@ from rbptrack.ranks.table import MissingColumn, RankTable
 __all__ = [
     "CE",
     "COLUMNS",
-    "COMPARED",
     "COUNTED_COLUMNS",
     "HEADLINE_KS",
     "NO_ID",
     "SCHEMA",
-    "Column",
     "DocumentCounts",
     "DocumentSums",
     "FloatArray",
@@ -51,7 +48,6 @@ __all__ = [
     "RankHistogram",
     "RankSums",
     "RankTable",
-    "check_k",
     "checked_token",
     "find_impossible",
     "is_rbp_column",
@@ -63,7 +59,6 @@ __all__ = [
     "rbp_name",
     "se_name",
     "sum_by",
-    "token_totals",
     "vllm_prompt",
     "vllm_tokens",
 ]

@@ -17,7 +17,6 @@ from rbptrack.stats.documents import (
     influences,
     neg_log_rbp,
     neg_log_rbp_over_ce,
-    only_totals,
     rbp,
     shares_of_tokens,
 )
@@ -47,7 +46,7 @@ from rbptrack.stats.laws import (
     why_no_law_in_k,
 )
 from rbptrack.stats.means import MIN_POOLED, Mean, mean_over_datasets, mean_over_families, random_effects
-from rbptrack.stats.rounding import all_equal, first_largest, first_smallest, significant
+from rbptrack.stats.rounding import all_equal, first_largest, significant
 from rbptrack.stats.sizes import Crossing, Minus, SizeRatio, crossing, middle_of_common_values, size_ratio
 from rbptrack.stats.together import (
     Average,
@@ -96,7 +95,6 @@ __all__ = [
     "estimate_from_influences",
     "few_documents_clause",
     "first_largest",
-    "first_smallest",
     "fit",
     "fit_floor",
     "fit_form",
@@ -115,7 +113,6 @@ __all__ = [
     "missing_interval_clause",
     "neg_log_rbp",
     "neg_log_rbp_over_ce",
-    "only_totals",
     "paired_difference",
     "power_law_aicc",
     "random_effects",

@@ -14,7 +14,8 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from rbptrack.base.errors import BadInput
-from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, DocumentSums, FloatArray, RankTable, check_k, rbp_name
+from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, DocumentSums, FloatArray, RankTable, rbp_name
+from rbptrack.ranks.names import check_k
 from rbptrack.stats.documents import MIN_UNITS, deciding_documents, degrees_of_freedom, estimate
 from rbptrack.stats.estimate import Estimate
 

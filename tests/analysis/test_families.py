@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack.analysis import Family, Runs, comparable_families, read_families, without_conflicts
+from rbptrack.analysis import Family, Runs, read_families, without_conflicts
+from rbptrack.analysis.family import comparable_families
 from rbptrack.analysis.rank_store import RankTables, WithoutRanks
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import BadInput

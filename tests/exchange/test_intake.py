@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rbptrack.analysis import comparable_families
+from rbptrack.analysis.family import comparable_families
 from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore, check_imported
 from rbptrack.analysis.rank_store import WithoutRanks
 from rbptrack.exchange import export_bundle, import_bundle, import_content

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
 from rbptrack.base.parquet import write_table
-from rbptrack.ranks import DocumentCounts, MissingColumn, RankHistogram, RankTable, token_totals
+from rbptrack.ranks import DocumentCounts, MissingColumn, RankHistogram, RankTable
+from rbptrack.ranks.columns import token_totals
 from tests.rank_tables import rank_table
 
 

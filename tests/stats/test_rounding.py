@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbptrack.ranks import FloatArray
-from rbptrack.stats import Estimate, all_equal, first_largest, first_smallest, fit, laws, significant
+from rbptrack.stats import Estimate, all_equal, first_largest, fit, laws, significant
+from rbptrack.stats.rounding import first_smallest
 
 SIZES = st.integers(5, 12)
 SEEDS = st.integers(0, 2**32 - 1)
