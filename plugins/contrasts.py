@@ -234,7 +234,7 @@ class Contrasts(Analyzer):
             )
             return report
         _draw(report)
-        between = _clause_of_families(report, primary)
+        between = _clause_of_families(report, families, primary)
         report.opening = join_clauses(between)
         report.headline = join_clauses(between, _headline(report, families, self.margin))
         return report
@@ -462,8 +462,17 @@ def _draw(report: Report) -> None:
         report.figures["against_rbp_1"] = intervals(rows, x=title, y="metric", null=0.0)
 
 
-def _clause_of_families(report: Report, metric: str) -> str:
-    """Say which family needs fewer parameters for the headline's metric, or else which one has the better level."""
+def _noun_of_families(families: Sequence[FamilyLaws]) -> str:
+    """Return `families`, or another noun if all belong to one family and differ in precision or training, say."""
+    names = {str(family_laws.family.rows["family"].iloc[0]) for family_laws in families}
+    return "runs of several kinds" if len(names) == 1 else "families"
+
+
+def _clause_of_families(report: Report, families: Sequence[FamilyLaws], metric: str) -> str:
+    """Say which family needs fewer parameters for the headline's metric, or else which one has the better level.
+
+    An equivalent size that is extrapolated is not named.
+    """
     if "level" not in report.questions:
         return ""
     levels = report.frame("level")
@@ -473,19 +482,19 @@ def _clause_of_families(report: Report, metric: str) -> str:
     if "size_ratio" in report.questions:
         ratios = report.frame("size_ratio")
         ratios = ratios[(ratios["metric"] == (metric or CE)) & ratios["verdict"].isin(["above", "below"])]
-        bounded = ratios[np.isfinite(ratios["high"])]
+        bounded = ratios[np.isfinite(ratios["high"]) & (ratios["measured"] == "yes")]
         if len(pairs) == 1 and len(bounded) == 1:
             row = bounded.iloc[0]
             ratio = estimate_text(row["size_ratio"], row["low"], row["high"])
-            where = "" if row["measured"] == "yes" else ", beyond its measured sizes"
-            text = f"for the same {label}, {row['family']} needs {ratio} of the size of {row['largest']}{where}"
+            text = f"for the same {label}, {row['family']} needs {ratio} of the size of {row['largest']}"
             return f"{text}, {p_text(row['p_adjusted'])}"
     means = levels[levels["at"].str.startswith("mean")]
     shown = means if len(means) else levels
     y = "CE" if label == metric_label(CE) else f"-ln {label}"
     if len(pairs) > 1:
-        texts = {"differs": f"families differ in {y}"}
-        none = f"whether families differ in {y} is undecided, {range_text(shown['level'], '+.3f')}"
+        noun = _noun_of_families(families)
+        texts = {"differs": f"{noun} differ in {y}"}
+        none = f"whether {noun} differ in {y} is undecided, {range_text(shown['level'], '+.3f')}"
         return verdict_clause(shown, texts, noun="pair", none=none, span="level")
     row = shown.iloc[0]
     value = estimate_text(row["level"], row["low"], row["high"], "+.3f")
@@ -501,13 +510,11 @@ def _clause_of_families(report: Report, metric: str) -> str:
 
 def _headline(report: Report, families: Sequence[FamilyLaws], margin: float) -> str:
     """Say how the exponents of families, of RBP_k and RBP_1, and of datasets differ, for the headline's metric."""
-    several_families = len({str(family_laws.family.rows["family"].iloc[0]) for family_laws in families}) > 1
     parts = []
     for question in ("families", "datasets"):
         if question not in report.questions:
             continue
-        one_family = question == "families" and not several_families
-        compared = "runs of several kinds" if one_family else question  # such as two precisions of one family
+        compared = _noun_of_families(families) if question == "families" else question
         rows = report.frame(question)
         metric = headline_metric(rows["metric"]) or CE
         label = metric_label(metric)
