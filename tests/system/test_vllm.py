@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,10 +25,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rbptrack.config.compose import compose
-from rbptrack.config.schema import EngineConfig, ModelConfig
 from rbptrack.measurement.files import RANKS_FILE
 from rbptrack.ranks import RankTable
-from rbptrack.sources.server import Connection, check_answer, find_served_model
 from rbptrack.sweep import resolve
 from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.measuring import measure_cell
@@ -199,6 +196,7 @@ def check_equal(served: RankTable, here: RankTable) -> None:
     assert np.abs(served.column("logprob") - here.column("logprob")).max() < 1e-3
 
 
+SHORT = ("dataset.seq_len=128", "dataset.context=1")
 RULES = [
     ("dataset.seq_len=64", "dataset.context=16"),
     ("dataset.seq_len=256", "dataset.context=1"),
@@ -256,13 +254,13 @@ def test_measurement_continues_when_the_server_is_killed_and_started_again(llama
     lines = [json.dumps({"text": f"number {n} " * (n % 50)}) for n in range(1500)]
     (work / "texts.jsonl").write_text("\n".join(lines))
     with running(llama, *FLOAT32) as server:
-        cell = cell_of(llama, "dataset.seq_len=128", server=server)
+        cell = cell_of(llama, *SHORT, server=server)
         restart = threading.Timer(3.0, lambda: (server.kill(), server.start(wait=False)))
         restart.start()
         served = ranks_of(cell)
         restart.join()
         assert not restart.is_alive()
-    check_equal(served, ranks_of(cell_of(llama, "dataset.seq_len=128")))
+    check_equal(served, ranks_of(cell_of(llama, *SHORT)))
 
 
 def test_server_of_another_model_and_a_wrong_key_are_refused(
@@ -277,39 +275,6 @@ def test_server_of_another_model_and_a_wrong_key_are_refused(
         with pytest.raises(Exception, match="server_name"):
             cell_of(llama, *RULES[0], server=server)
         check_equal(ranks_of(cell_of(other, *RULES[0], server=server)), ranks_of(cell_of(other, *RULES[0])))
-
-
-def test_tokens_per_second_are_those_of_a_bare_loop_of_requests(llama: Path, server: VllmServer, work: Path) -> None:
-    """No assertion on time: the two numbers are printed (pytest -s)."""
-    (work / "texts.jsonl").write_text("\n".join(json.dumps({"text": f"line {n}: x = {n * n}"}) for n in range(1000)))
-    cell = cell_of(llama, "dataset.seq_len=128", "engine.requests=16", server=server)
-    assert cell.served is not None
-    name = cell.served.name
-    tokenizer = AutoTokenizer.from_pretrained(llama)
-    prompts = [tokenizer(json.loads(line)["text"])["input_ids"] for line in (work / "texts.jsonl").open()]
-    model = ModelConfig(path=str(llama), server=server.address)
-    served = find_served_model(model, EngineConfig(), VOCABULARY)
-    assert served.named_by_user is False
-    with Connection(server.address, EngineConfig()) as connection:
-        waiting = list(prompts)
-
-        def work_off() -> None:
-            while waiting:
-                with suppress(IndexError):
-                    ids = waiting.pop()
-                    check_answer(connection.ask(name, ids), ids, VOCABULARY)
-
-        began = time.perf_counter()
-        threads = [threading.Thread(target=work_off) for _ in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        bare = sum(map(len, prompts)) / (time.perf_counter() - began)
-    began = time.perf_counter()
-    outcome: Any = measure_cell(cell, Store(), deliver=False)
-    ours = outcome.measurement.tokens_per_second
-    print(f"tokens per second: {ours:,.0f} by rbptrack, {bare:,.0f} by a bare loop of 16 requests at once")
 
 
 def test_two_models_on_two_servers_give_one_law(llama: Path, folder: Path, server: VllmServer, work: Path) -> None:
