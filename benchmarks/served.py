@@ -92,9 +92,7 @@ def main() -> None:
             engine = Served(model, served, corpus, vocabulary, config)
             ours = tokens / measure(engine, corpus, ks=(1, 10), folder=Path(folder)).seconds
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(
-            f"tokens per second: {ours:,.0f}, bare loop {bare:,.0f}, ratio {ours / bare:.2f}; peak memory {peak:,.0f} MiB"
-        )
+        print(f"{ours:,.0f} tokens per second, bare loop {bare:,.0f}, ratio {ours / bare:.2f}; peak {peak:,.0f} MiB")
 
 
 if __name__ == "__main__":
