@@ -25,7 +25,6 @@ from rbptrack.ranks.prompt_logprobs import (
     PromptToken,
     checked_token,
     find_impossible,
-    vllm_prompt,
     vllm_tokens,
 )
 from rbptrack.ranks.rank_and_rest import rank_and_rest_sums
@@ -59,6 +58,5 @@ __all__ = [
     "rbp_name",
     "se_name",
     "sum_by",
-    "vllm_prompt",
     "vllm_tokens",
 ]

@@ -27,7 +27,8 @@ from rbptrack.base.errors import BadInput, MeasurementError, first_line, shorten
 from rbptrack.base.secrets import declare_secret, without_password
 from rbptrack.config.paths import user_path
 from rbptrack.config.schema import Dtype, EngineConfig, ModelConfig
-from rbptrack.ranks import FloatArray, IntArray, find_impossible, vllm_prompt, vllm_tokens
+from rbptrack.ranks import FloatArray, IntArray, find_impossible, vllm_tokens
+from rbptrack.ranks.prompt_logprobs import vllm_prompt
 
 log = logging.getLogger(__name__)
 
