@@ -13,6 +13,7 @@ help:
 	@echo "make test-all  in addition: servers, browser, SLURM, kills, tools, other processors, the wheel in a fresh environment"
 	@echo "make lint      ruff, mypy and the rooms' import contracts"
 	@echo "make docs      the documentation as a site in site/; a broken link is an error"
+	@echo "make vllm      tests with a real vLLM server on this CPU (half an hour, 4 GB)"
 	@echo "make clean     remove .venv and all that was built"
 
 demo: $(RUNS)
