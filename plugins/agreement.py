@@ -61,7 +61,7 @@ class Agreement(Analyzer):
     b: str = ""
     """pattern of the second measurement's name"""
 
-    ks: tuple[PositiveInt, ...] = HEADLINE_KS
+    k: tuple[PositiveInt, ...] = HEADLINE_KS
     """the k of RBP_k"""
 
     worst: NonNegativeInt = 10
@@ -87,7 +87,7 @@ class Agreement(Analyzer):
         tables = []
         for name, (first, second) in zip(_pair_names(pairs), pairs, strict=True):
             try:
-                changes = compare_runs(runs, first, second, ks=self.ks, worst=self.worst)
+                changes = compare_runs(runs, first, second, ks=self.k, worst=self.worst)
             except (Unreadable, OtherTokens) as error:
                 report.notes.append(f"{name} on {first['dataset']} is left out: {error}.")
                 continue

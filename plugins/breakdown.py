@@ -278,7 +278,7 @@ class Breakdown(Analyzer):
     """CE, RBP_k and exponents of each class of tokens and each group, compared with those of all other tokens."""
 
     cost: ClassVar[int] = 4
-    ks: tuple[PositiveInt, ...] = (10,)
+    k: tuple[PositiveInt, ...] = (10,)
     """the k of RBP_k; CE is always included"""
 
     def analyze(self, runs: Runs) -> Report:
@@ -292,12 +292,12 @@ class Breakdown(Analyzer):
                 classifications[name], missing = _read_classifications(runs, run_id)
                 if missing:
                     report.notes.append(f"{family}: {missing}.")
-            return _read_sums(runs, run_id, classifications[name], family.ks_below_vocab(self.ks))
+            return _read_sums(runs, run_id, classifications[name], family.ks_below_vocab(self.k))
 
         reading = read_families(runs, load)
         in_families: dict[tuple[str, str], list[_ClassOfFamily]] = {}
         for family, sizes in reading:
-            metrics = [CE, *map(rbp_name, family.ks_below_vocab(self.ks))]
+            metrics = [CE, *map(rbp_name, family.ks_below_vocab(self.k))]
             for by, classes in sizes[0].names.items():
                 if not all(size.names.get(by) == classes for size in sizes):
                     continue

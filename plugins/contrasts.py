@@ -192,7 +192,7 @@ class FamilyLaws:
 class Contrasts(Analyzer):
     """Differences of exponents between RBP_k and RBP_1, between datasets and between families, and mean exponents."""
 
-    ks: tuple[PositiveInt, ...] = HEADLINE_KS
+    k: tuple[PositiveInt, ...] = HEADLINE_KS
     """the k of RBP_k"""
 
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
@@ -200,8 +200,8 @@ class Contrasts(Analyzer):
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
-        ks = sorted({1, *self.ks})
-        primary = headline_metric(map(rbp_name, self.ks))
+        ks = sorted({1, *self.k})
+        primary = headline_metric(map(rbp_name, self.k))
         all_families = []
         reading = read_families(runs, ks)
         for family, counts in reading:

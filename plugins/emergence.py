@@ -261,7 +261,7 @@ class Emergence(Analyzer):
     """The success of N tokens in a row and of whole answers, compared with independent tokens, and its law in size."""
 
     cost: ClassVar[int] = 3
-    ks: tuple[PositiveInt, ...] = HEADLINE_KS
+    k: tuple[PositiveInt, ...] = HEADLINE_KS
     """a token succeeds if its rank is at most k"""
 
     lengths: tuple[PositiveInt, ...] = (1, 2, 4, 8, 16, 32, 64)
@@ -285,7 +285,7 @@ class Emergence(Analyzer):
 
         reading = read_families(runs, load)
         for family, sizes in reading:
-            ks = family.ks_below_vocab(self.ks)
+            ks = family.ks_below_vocab(self.k)
             report.notes += [f"{family}: {reason}." for reason in _reasons_without_interval(family, sizes, ks, lengths)]
             for i, k in enumerate(ks):
                 for j, n in enumerate(lengths):
@@ -310,7 +310,7 @@ class Emergence(Analyzer):
         return report
 
     def _count_successes(self, runs: Runs, family: Family, run_id: str, lengths: Sequence[int]) -> Successes:
-        ks = family.ks_below_vocab(self.ks)
+        ks = family.ks_below_vocab(self.k)
         last_field = max(int(piece.column("field").max(initial=0)) for piece in runs.rank_pieces(run_id, ["field"]))
         is_truncated = family.rows["sequence"].eq("truncate").fillna(False).any()
         cut_at = float(family.column("seq_len")[0]) if is_truncated else np.inf

@@ -67,7 +67,7 @@ GLOSSARY: Glossary = {
 class Forms(Analyzer):
     """Whether laws bend, the largest floor that the data permit, and the fit of a form of your own."""
 
-    ks: tuple[PositiveInt, ...] = HEADLINE_KS
+    k: tuple[PositiveInt, ...] = HEADLINE_KS
     """the k of RBP_k"""
 
     form: str = ""
@@ -86,7 +86,7 @@ class Forms(Analyzer):
         report = Report(GLOSSARY)
         failed_fits: dict[str, list[str]] = {}  # by reason: the laws that the user's form was not fitted to
         fitted = 0
-        reading = read_families(runs, self.ks, min_sizes=MIN_TESTED_SIZES)
+        reading = read_families(runs, self.k, min_sizes=MIN_TESTED_SIZES)
         for family, all_counts in reading:
             ks = ks_with_enough_misses(all_counts)
             d = family.column("training_tokens")

@@ -139,6 +139,13 @@ GLOSSARY: Glossary = {
     "low_form": Term("the form of law that has the lower end", "lower end by"),
     "high_form": Term("the form of law that has the upper end", "upper end by"),
     "beyond": Term("S / largest measured size", form=".3g"),
+    "p": "p-value of the hypothesis that size has no effect (alpha = 0), for this k alone and not adjusted",
+    "verdict_alpha": Term(
+        "whether α differs from 0, by the p that is adjusted for all tested laws and k", "verdict (α)"
+    ),
+    "verdict_delta": Term(
+        "whether Δα differs from 0, by the p that is adjusted for all tested laws and k", "verdict (Δα)"
+    ),
     "bend": Term("coefficient of (ln S)^2 in a fit of ln y; above 0 the law bends upward", form="+.4f", aside=True),
     "tokens_above_k": Term("tokens of the best model with a rank above k", "tokens above k", ",.0f"),
     "doubt": Term(
@@ -147,6 +154,8 @@ GLOSSARY: Glossary = {
         "the best model have a rank above k",
         "fit",
     ),
+    "alpha_low": "lower end of alpha",
+    "alpha_high": "upper end of alpha",
     "band_low": "lower end of the band of alpha, which holds for all k of the law together",
     "band_high": "upper end of the band of alpha",
     "delta_low": "lower end of delta",
@@ -163,6 +172,27 @@ GLOSSARY: Glossary = {
     "S1": "the largest size",
     "y1": "y of the law at S1",
 }
+
+
+def _glossary_of_values(ks: Sequence[int]) -> Glossary:
+    rbp = {rbp_name(k): Term(f"share of tokens with rank at most {k}", f"RBP_{k}", ".4f") for k in ks}
+    return {CE: Term("cross-entropy, nats per token", "CE", ".4f"), **rbp}
+
+
+LEADING_COLUMNS = (
+    "alpha",
+    "verdict_alpha",
+    "delta",
+    "verdict_delta",
+    "R2",
+    "held_out",
+    "bend",
+    "doubt",
+)
+"""The columns of the table `laws` that the page shows at the chosen k."""
+
+MIN_SIZES = 3
+"""A law through fewer sizes fits exactly. It says nothing about its error."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +215,7 @@ class FamilyLaws:
     counts: list[DocumentCounts]
     laws: dict[str, Law]
     ratios: dict[str, Law]
+    all_counts: Sequence[DocumentCounts]
 
 
 class PowerLaw(Analyzer):
@@ -192,7 +223,7 @@ class PowerLaw(Analyzer):
 
     leads: ClassVar[bool] = True
 
-    ks: tuple[PositiveInt, ...] = HEADLINE_KS
+    k: tuple[PositiveInt, ...] = HEADLINE_KS
     """the k of the tables"""
 
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
@@ -205,11 +236,14 @@ class PowerLaw(Analyzer):
     """sizes S to predict every metric at, such as 7e10"""
 
     def analyze(self, runs: Runs) -> Report:
-        report = Report(GLOSSARY)
+        report = Report({**_glossary_of_values(self.k), **GLOSSARY})
         all_families, report.notes = self._read(runs)
         all_families = self._share_scatter(report, all_families)
         with_laws = [family_laws for family_laws in all_families if family_laws.laws]
         metric = headline_metric(name for name in self._metrics if any(name in each.laws for each in with_laws))
+        is_fitted = any(law.sizes >= MIN_SIZES for each in with_laws for law in each.laws.values())
+        if not is_fitted:
+            self._add_values(report, all_families)
         for family_laws in with_laws:
             self._add_exponents(report, family_laws, metric)
         report.add_means("alpha")
@@ -220,21 +254,22 @@ class PowerLaw(Analyzer):
         for family_laws in all_families:
             law_rows += _law_rows(family_laws)
         report.tables["points"] = _points(all_families)
-        report.tables["laws"] = pd.DataFrame(law_rows)
-        if law_rows:
-            report.figures["laws"] = _figure(report.tables["points"], report.tables["laws"])
+        report.tables["laws"] = _with_verdicts(report, pd.DataFrame(law_rows))
+        if is_fitted:
+            report.figures["laws"] = _figure(report.tables["points"], report.tables["laws"], parse_rbp_name(metric))
+            report.leading_columns = LEADING_COLUMNS
         if "held_out" in report.questions:
             title = "held-out error at the largest size"
             held_out = report.frame("held_out").rename(columns={"held_out": title})
             report.figures["held_out"] = intervals(held_out, x=title, y="metric", null=0.0)
         report.headline = (
-            self._headline(report, with_laws, metric) if with_laws else _headline_without_laws(all_families)
+            self._headline(report, with_laws, metric) if with_laws else self._headline_without_laws(report)
         )
         return report
 
     @property
     def _metrics(self) -> list[str]:
-        return [CE, *map(rbp_name, self.ks)]
+        return [CE, *map(rbp_name, self.k)]
 
     def _read(self, runs: Runs) -> tuple[list[FamilyLaws], list[str]]:
         """Return the counts and laws of every family at every k of the grid, and notes.
@@ -243,7 +278,7 @@ class PowerLaw(Analyzer):
         """
         vocab_size = runs.frame["vocab_size"].max()
         largest = 1 if pd.isna(vocab_size) else int(vocab_size)
-        ks = sorted({*log_grid(largest).tolist(), *self.ks, *rbp_ks(runs.frame.columns)})
+        ks = sorted({*log_grid(largest).tolist(), *self.k, *rbp_ks(runs.frame.columns)})
         other_unit = S_COLUMNS[1 - S_COLUMNS.index(self.unit)]
         all_families = []
         notes = []
@@ -252,16 +287,17 @@ class PowerLaw(Analyzer):
             fitted_ks = ks_with_enough_misses(all_counts)
             counts = [size_counts.select(fitted_ks) for size_counts in all_counts]
             s = family.column(self.unit)
-            left_out = [k for k in self.ks if k not in fitted_ks]
+            left_out = [k for k in self.k if k not in fitted_ks]
             if left_out:
                 why = f"above |V|, not logged, or fewer than {MIN_MISSES} tokens of the best model have a rank above k"
                 notes.append(f"{family}: RBP_k is left out at k = {listed(list(map(str, left_out)))}: {why}.")
             if not np.isfinite(s).all():
                 notes.append(f"{family}: {self.unit} is not known for every model, so there is no law.")
+                all_families.append(FamilyLaws(family, s, s, counts, {}, {}, all_counts))
                 continue
             if len(np.unique(s)) < 2:
                 notes.append(f"{family}: no law, because there is only one size.")
-                all_families.append(FamilyLaws(family, s, s, counts, {}, {}))
+                all_families.append(FamilyLaws(family, s, s, counts, {}, {}, all_counts))
                 continue
             by_metric = laws_by_metric(s, counts)
             notes += [f"{family}: {line}." for line in self._missing_clauses(by_metric, counts)]
@@ -269,7 +305,8 @@ class PowerLaw(Analyzer):
                 map(rbp_name, fitted_ks), laws(s, counts, neg_log_rbp_over_ce) if fitted_ks else (), strict=True
             )
             ratios = {name: ratio for name, ratio in found if ratio is not None}
-            all_families.append(FamilyLaws(family, s, family.column(other_unit), counts, by_metric, ratios))
+            s_other = family.column(other_unit)
+            all_families.append(FamilyLaws(family, s, s_other, counts, by_metric, ratios, all_counts))
         return all_families, reading.notes + notes
 
     def _share_scatter(self, report: Report, families: Sequence[FamilyLaws]) -> list[FamilyLaws]:
@@ -294,7 +331,7 @@ class PowerLaw(Analyzer):
 
     def _missing_clauses(self, laws: dict[str, Law], counts: Sequence[DocumentCounts]) -> Iterator[str]:
         """Yield clauses that say which metrics have no law, or which laws have no interval, and why."""
-        without_law = [rbp_name(k) for k in self.ks if k in counts[0].ks and rbp_name(k) not in laws]
+        without_law = [rbp_name(k) for k in self.k if k in counts[0].ks and rbp_name(k) not in laws]
         if without_law:
             yield f"no law of {_metric_labels(without_law)}, which is 0 or 1 at some size"
         clause = missing_interval_clause({name: laws[name] for name in self._metrics if name in laws}, counts)
@@ -365,6 +402,30 @@ class PowerLaw(Analyzer):
             keys = {**family_laws.family.keys, "metric": metric}
             report.add("forecast", value, **keys, ends=(low, high), beside=beside, S=s)
 
+    def _add_values(self, report: Report, families: Sequence[FamilyLaws]) -> None:
+        """Add CE and RBP_k of every model and a figure of RBP_k against k, because there are no laws."""
+        for each in families:
+            for model, counts in zip(each.family.models, each.all_counts, strict=True):
+                shown = counts.select([k for k in self.k if k in counts.ks])
+                y, low, high = _with_intervals(shown)
+                report.add(CE, y[0], **each.family.keys, ends=(low[0], high[0]), model=model)
+                for k, *values in zip(shown.ks, y[1:], high[1:], low[1:], strict=True):
+                    value, lowest, highest = np.exp(-np.array(values))
+                    report.add(rbp_name(k), value, **each.family.keys, ends=(lowest, highest), model=model)
+        if any(counts.ks for each in families for counts in each.all_counts):
+            report.figures["curves"] = _draw_curves(families)
+
+    def _headline_without_laws(self, report: Report) -> str:
+        """Say what values were measured, and that there are too few sizes for a law."""
+        metric = headline_metric(report.questions)
+        if not metric:
+            return f"A law in size needs at least {MIN_SIZES} sizes of one family. The notes say what was left out."
+        values = report.frame(metric)[metric]
+        models = (
+            f"is {range_text(values, '.3f')} over {len(values)} measurements" if len(values) > 1 else "was measured"
+        )
+        return f"{metric_label(metric)} {models}. A law in size needs at least {MIN_SIZES} sizes of one family."
+
     def _headline(self, report: Report, families: Sequence[FamilyLaws], metric: str) -> str:
         """Say whether RBP_k improves with size, and whether faster than CE.
 
@@ -433,13 +494,17 @@ def _own_ends(prefix: str, law: Law) -> dict[str, float]:
     return {f"{prefix}own_low": low, f"{prefix}own_high": high}
 
 
-def _headline_without_laws(families: Sequence[FamilyLaws]) -> str:
-    if families and all(len(np.unique(family_laws.s)) == 1 for family_laws in families):
-        return (
-            "No law in size was fitted, because each family has only one size. The option model.family=NAME puts "
-            "several models into one family."
-        )
-    return "No law in size was fitted. The notes say why."
+def _draw_curves(families: Sequence[FamilyLaws]) -> Any:
+    """Draw RBP_k of each model against k, with a panel for each dataset."""
+    frames = []
+    for each in families:
+        for model, counts in zip(each.family.models, each.all_counts, strict=True):
+            rbp = counts.hits.sum(axis=0) / counts.tokens.sum()
+            frames.append(pd.DataFrame(each.family.keys | {"model": model, "k": counts.ks, "RBP_k": rbp}))
+    curves = pd.concat(frames, ignore_index=True)
+    if curves.duplicated(["model", "dataset", "k"]).any():  # models of one name that differ for example in precision
+        curves["model"] += " (" + curves["family"] + ")"
+    return facets(curves.drop(columns="family"), x="k", y="RBP_k", colour="model")
 
 
 def _metric_labels(metrics: Sequence[str]) -> str:
@@ -489,12 +554,31 @@ def _values_by_size(law: Law, s: FloatArray) -> FloatArray:
     return y
 
 
-def _figure(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
-    """Draw the explorer. If there are no values of RBP_k, draw cross-entropy against size instead."""
-    if (points["metric"] == "rbp").any():
-        return explorer(points, laws)
+def _figure(points: pd.DataFrame, laws: pd.DataFrame, k: int | None) -> Any:
+    """Draw the explorer at k. If there are no values of RBP_k, draw cross-entropy against size instead."""
+    points = points[np.isfinite(points["S"])]
+    if k is not None:
+        return explorer(points, laws.rename(columns={"alpha_low": "low", "alpha_high": "high"}), k)
     title = "cross-entropy, nats"
     return facets(points.rename(columns={"y": title}), x="S", y=title, log="xy")
+
+
+def _with_verdicts(report: Report, laws: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of laws with the columns verdict_alpha and verdict_delta. They say if a k was not tested."""
+    if laws.empty:
+        return laws
+    names = np.where(laws["metric"] == CE, CE, "rbp_" + laws["k"].astype(str))
+    cases = list(zip(laws["family"], laws["dataset"], names, strict=True))
+    tested = {name for question in report.questions for name in report.frame(question)["metric"]}
+    columns = {}
+    for question in ("alpha", "delta"):
+        if question not in report.questions or report.frame(question)["p"].isna().all():
+            continue
+        rows = report.frame(question)[["family", "dataset", "metric"]].itertuples(index=False, name=None)
+        texts = dict(zip(rows, report.verdict_texts(question), strict=True))
+        untested = ["" if name in tested else "not tested at this k" for name in names]
+        columns[f"verdict_{question}"] = [texts.get(*pair) for pair in zip(cases, untested, strict=True)]
+    return laws.assign(**columns)
 
 
 def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
@@ -527,13 +611,9 @@ def _level_of_band(family_laws: FamilyLaws) -> float:
 
 
 def _with_ends(name: str, estimate: Estimate) -> dict[str, float]:
-    """Return a number and the ends of its interval as columns.
-
-    The ends of alpha are named low and high. Those of another number, such as bend, are named bend_low and bend_high.
-    """
+    """Return a number and the ends of its interval as columns, such as bend, bend_low and bend_high."""
     low, high = estimate.interval()
-    prefix = "" if name == "alpha" else f"{name}_"
-    return {name: estimate.value, f"{prefix}low": low, f"{prefix}high": high}
+    return {name: estimate.value, f"{name}_low": low, f"{name}_high": high}
 
 
 def _fewest_tokens_above_k(family_laws: FamilyLaws) -> dict[str, float]:
@@ -564,23 +644,29 @@ def _doubts(numbers: Mapping[str, float], *, mispredicts: bool, bend: str) -> It
         yield "few tokens above k"
 
 
+def _with_intervals(counts: DocumentCounts) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return y of one model, and the ends of its 95% interval, each (1 + len(ks),). y is CE and -ln RBP_k."""
+    ln_y, u = influences(counts, lambda sums: np.log(ce_and_neg_log_rbp(sums)))
+    half = half_widths(u, shares_of_tokens(counts))
+    y = np.exp(ln_y)
+    return y, y * np.exp(-half), y * np.exp(half)
+
+
 def _points(families: Sequence[FamilyLaws]) -> pd.DataFrame:
     """Return a table with a row for each model and metric of the families. The explorer draws these rows."""
     columns: dict[str, list[object]] = defaultdict(list)
     for family_laws in families:
         keys = family_laws.family.keys
         for model, s, counts in zip(family_laws.family.models, family_laws.s, family_laws.counts, strict=True):
-            ln_y, u = influences(counts, lambda sums: np.log(ce_and_neg_log_rbp(sums)))
-            half = half_widths(u, shares_of_tokens(counts))
-            y = np.exp(ln_y)
-            is_drawn = np.isfinite(ln_y)
+            y, low, high = _with_intervals(counts)
+            is_drawn = np.isfinite(y) & (y > 0)
             rows = int(is_drawn.sum())
             for name, key in (keys | {"model": model, "S": s}).items():
                 columns[name] += [key] * rows
             columns["metric"] += np.array([CE, *["rbp"] * len(counts.ks)])[is_drawn].tolist()
             columns["k"] += np.array([0, *counts.ks])[is_drawn].tolist()
             columns["value"] += np.append(y[0], np.exp(-y[1:]))[is_drawn].tolist()
-            for name, values in (("y", y), ("low", y * np.exp(-half)), ("high", y * np.exp(half))):
+            for name, values in (("y", y), ("low", low), ("high", high)):
                 columns[name] += values[is_drawn].tolist()
     return pd.DataFrame(columns)
 

@@ -67,7 +67,7 @@ Sizes = dict[float, DocumentCounts]
 class Training(Analyzer):
     """Laws in size and training tokens over checkpoints, and exponents in size at each number of training tokens."""
 
-    ks: tuple[PositiveInt, ...] = HEADLINE_KS
+    k: tuple[PositiveInt, ...] = HEADLINE_KS
     """the k of RBP_k, in addition to cross-entropy"""
 
     def analyze(self, runs: Runs) -> Report:
@@ -107,7 +107,7 @@ class Training(Analyzer):
 
     def _add_alphas(self, report: Report, runs: Runs, family: str, tokens: float) -> Sizes:
         """Add the law in size over the checkpoints of one D, if there are several sizes. Return the counts."""
-        reading = read_families(runs, self.ks)
+        reading = read_families(runs, self.k)
         sizes: Sizes = {}
         for checkpoints, counts in reading:
             sizes |= zip(checkpoints.s.tolist(), counts, strict=True)
@@ -142,7 +142,7 @@ class Training(Analyzer):
 
         A metric is left out if a y is not finite and positive.
         """
-        for metric in (CE, *map(rbp_name, self.ks)):
+        for metric in (CE, *map(rbp_name, self.k)):
             if metric in rows and rows[metric].notna().all():
                 logged = rows[metric].to_numpy(np.float64)
                 with np.errstate(divide="ignore"):

@@ -288,7 +288,7 @@ def test_runs_that_select_nothing_name_the_datasets_of_the_store(nano: Nano) -> 
 def test_analyze_runs_an_analyzer_by_its_name_and_checks_its_options(nano: Nano) -> None:
     rbptrack.measure(*nano, TEXTS, seq_len=64, family="mine", dataset="two").log()
     runs = rbptrack.runs(dataset="two")
-    assert runs.analyze("power_law", ks=[1, 10]).notes
+    assert runs.analyze("power_law", k=[1, 10]).notes
     assert runs[runs["ce"] > 0].analyze("power_law").notes
     with pytest.raises(BadInput, match="power_laws"):
         runs.analyze("power_laws")

@@ -36,8 +36,8 @@ class Plugin(BaseModel, ABC):
     """Base class of analyzers, importers and exporters.
 
     Each field is an option, and the text under a field is the option's help. Pydantic's types restrict values, such as
-    `k: PositiveInt = 10`. An option that is a list accepts one value (`ks=10`), a list (`ks=[1, 10]`) and a text
-    (`ks="1,10"`). The type `pydantic.SecretStr` declares a secret. rbptrack neither stores nor shows its value.
+    `k: PositiveInt = 10`. An option that is a list accepts one value (`k=10`), a list (`k=[1, 10]`) and a text
+    (`k="1,10"`). The type `pydantic.SecretStr` declares a secret. rbptrack neither stores nor shows its value.
 
     Raises:
         BadInput: an option is unknown, or its value breaks a rule.
@@ -182,7 +182,7 @@ def plugin_summary(plugin: type[Plugin]) -> str:
 
 
 def make_plugin_from_words(plugin: type[P], words: Sequence[str]) -> P:
-    """Make a plugin with options from the command line, such as `ks=1,10`.
+    """Make a plugin with options from the command line, such as `k=1,10`.
 
     Raises BadInput if a word is not of the form key=value, if an option does not exist or is given twice, or if its
     value breaks a rule, or looks like a secret although the type of the option is not `pydantic.SecretStr`.
@@ -202,6 +202,16 @@ def make_plugin_from_words(plugin: type[P], words: Sequence[str]) -> P:
             )
         values[key] = value
     return make_plugin(plugin, values)
+
+
+def make_plugin_with_ks(plugin: type[P], ks: Sequence[int]) -> P:
+    """Make a plugin whose option k has these values, if it has an option k that takes several. The rest is default.
+
+    The value 0, which stands for cross-entropy in figures, is left out.
+    """
+    field = plugin.model_fields.get("k")
+    shown = tuple(k for k in ks if k)
+    return make_plugin(plugin, {"k": shown} if shown and field and _accepts_list(field.annotation) else {})
 
 
 def make_plugin(plugin: type[P], options: Mapping[str, Any]) -> P:

@@ -18,13 +18,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
-from math import floor, isfinite, nan
+from math import floor, isfinite, isnan, nan
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rbptrack.base.formatting import compact, format_number
+from rbptrack.base.formatting import compact, estimate_text, format_number, p_text
 from rbptrack.ranks.names import metric_label, parse_rbp_name
 from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.rounding import ROUNDING, TIED
@@ -134,6 +134,10 @@ class Report:
         tables: further tables by name, such as values on a grid of k. They are not tested.
         figures: Altair charts by name. The page begins with the first figure of the leading analyzer.
         opening: a sentence with which the page begins, before the headline of the leading analyzer; usually empty.
+        leading_columns: the columns of the table `laws` that the page shows below the explorer, for the k that the
+            reader chooses. The table has a row for each family, dataset, metric (`ce` or `rbp`) and k (0 for CE). A
+            column `x` has an interval if the table also has the columns `x_low` and `x_high`. A column whose `Term` is
+            an aside has no interval, and is left out on paper.
         headline: one plain sentence of at most 80 words; empty if there is nothing to say.
         notes: sentences that say what was left out and why.
         unreadable: the reason why a file of a run could not be read, by run ID. The core sets it.
@@ -144,6 +148,7 @@ class Report:
     tables: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
     figures: dict[str, Any] = field(default_factory=dict, repr=False)
     opening: str = ""
+    leading_columns: Sequence[str] = ()
     headline: str = ""
     notes: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
@@ -324,6 +329,22 @@ class Report:
         `rbptrack.stats.average` and `rbptrack.stats.combination` take such rows.
         """
         return [answer.joint for answer in self._answers_to(question) if answer.row["metric"] == metric]
+
+    def verdict_texts(self, question: str) -> list[str]:
+        """Return what was decided in each row of a question, such as `above, p = 0.009` or `same within 0.01, p = 0.3`.
+
+        p is the adjusted p. A row without an interval has the text `no interval`.
+        """
+        texts = []
+        for row in self.frame(question).to_dict("records"):
+            verdict = str(row["verdict"])
+            if verdict == "same":
+                verdict = f"same within {estimate_text(row['margin'], form=self.term(question).form.lstrip('+'))}"
+            if verdict:
+                texts.append(f"{verdict}, {p_text(row['p_adjusted'])}")
+            else:
+                texts.append("no interval" if isnan(row["low"]) else "")
+        return texts
 
     def _answers_to(self, question: str) -> list[_Answer]:
         return [answer for answer in self._answers if answer.row["question"] == question]

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
 import typer
 
-from rbptrack.base.errors import BadInput, RbptrackError
+from rbptrack.base.errors import RbptrackError
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import format_number, short_path
-from rbptrack.cli.options import ExtraPage, Selection, select_all, with_selection
-from rbptrack.config.patterns import split_list
+from rbptrack.cli.options import ExtraPage, Ks, Selection, parse_ks, select_all, with_selection
 from rbptrack.console.output import command_line, print_text
 
 if TYPE_CHECKING:
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from rbptrack.reporting import Analysis
     from rbptrack.stats.changes import Changes
 
-_K_TEXT = re.compile(r"[1-9]\d{0,9}", re.ASCII)
 _NUM_NAMED = 5  # number of documents that the terminal names
 _EXPLAINED_COLUMNS = ("deciding", "moved", "lost", "gained")  # each is explained by a line below the tables
 
@@ -34,7 +31,7 @@ def compare(
     selection: Selection,
     a: Annotated[str, typer.Argument(metavar="A", help="a measurement, as `list` names it")],
     b: Annotated[str, typer.Argument(metavar="B", help="another measurement of the same tokens")],
-    ks: Annotated[str, typer.Option("--k", metavar="K,...", help="k of RBP_k")] = "1,10,100",
+    k: Ks = "1,10,100",
     tolerance: Annotated[
         float | None,
         typer.Option(
@@ -50,11 +47,11 @@ def compare(
     from rbptrack.analysis.pairs import FEW_UNITS
     from rbptrack.reporting import Analysis, comparison_report, print_report, print_unreadable
 
-    k_numbers = _parse_ks(ks)
+    ks = parse_ks(k)
     runs = selection.runs()
     first = runs.row(a)
     second = runs.row(b)
-    report, changes = comparison_report(runs, first, second, k_numbers)
+    report, changes = comparison_report(runs, first, second, ks)
     summary = f"{second['name']} compared with {first['name']}"
     analysis = Analysis("compare", report, leads=True, summary=summary)
     print_report(analysis)
@@ -73,16 +70,6 @@ def compare(
     if exit_code == 0 and changes.num_units < FEW_UNITS:
         print_text(_text_on_largest_rises(report.tables.get("worst_documents", pd.DataFrame())))
     return exit_code
-
-
-def _parse_ks(text: str) -> list[int]:
-    """Return the numbers of a list such as `1,10,100`. Raises BadInput if an element is not a positive integer."""
-    from rbptrack.base.validation import format_value
-
-    elements = split_list(text)
-    if not elements or not all(map(_K_TEXT.fullmatch, elements)):
-        raise BadInput(f"--k must be whole numbers of at least 1, such as 1,10,100; got {format_value(text)}")
-    return [int(element) for element in elements]
 
 
 def _judge(changes: Changes, tolerance: float) -> tuple[int, str]:

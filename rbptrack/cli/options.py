@@ -6,6 +6,7 @@ This file imports no slow modules, because `--help` and completion load it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, update_wrapper
@@ -25,9 +26,20 @@ if TYPE_CHECKING:
     from rbptrack.analysis.runs import Filters, Runs
     from rbptrack.tracking import Store
 
+_K_TEXT = re.compile(r"\d{1,10}", re.ASCII)
 # Typer's settings for a command that takes words: Hydra's own flags, such as --cfg, are passed on as words.
 WORDS = {"ignore_unknown_options": True, "allow_extra_args": True}
 NO_VALUES: list[str] = []  # the default of options that hold a list
+
+
+def parse_ks(text: str, *, smallest: int = 1) -> list[int]:
+    """Return the k in a text such as `1,10,100`. Raises BadInput if one is not a whole number or below `smallest`."""
+    from rbptrack.base.validation import format_value
+
+    elements = split_list(text)
+    if not all(_K_TEXT.fullmatch(element) and int(element) >= smallest for element in elements):
+        raise BadInput(f"--k must be whole numbers of at least {smallest}, such as 1,10,100; got {format_value(text)}")
+    return [int(element) for element in elements]
 
 
 def list_option(metavar: str, text: str, complete: Callable[[str], list[str]] | None = None) -> Any:
@@ -69,11 +81,8 @@ PluginsPath = Annotated[list[str], list_option("FOLDER,...", "additional folders
 Figures = Annotated[
     Literal["svg", "png", "pdf"] | None, typer.Option("--format", help="also write the figures, into a folder")
 ]
-FigureK = Annotated[
-    int,
-    typer.Option(
-        "--k", min=0, metavar="K", help="the k at which figures with a slider for k are written; 0 means cross-entropy"
-    ),
+Ks = Annotated[
+    str, typer.Option("--k", metavar="K,...", help="the k of RBP_k that tables and figures show, such as 10,20")
 ]
 ExtraPage = Annotated[Path | None, page_option("also write a page to this file")]
 OpenPage = Annotated[bool, typer.Option("--open", help="show the page in the browser")]

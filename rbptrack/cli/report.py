@@ -15,13 +15,14 @@ from rbptrack.cli import completion
 from rbptrack.cli.options import (
     NO_VALUES,
     ExtraPage,
-    FigureK,
     Figures,
+    Ks,
     OpenPage,
     PluginOptions,
     PluginsPath,
     Selection,
     list_option,
+    parse_ks,
     select_filtered,
     with_selection,
 )
@@ -38,20 +39,22 @@ def report(
     out: ExtraPage = None,
     open_: OpenPage = False,
     figures: Figures = None,
-    k: FigureK = 10,
+    k: Ks = "",
     analyzers: Annotated[
         list[str], list_option("NAME,...", "only these analyzers; patterns are allowed", completion.complete_analyzers)
     ] = NO_VALUES,
     plugins_path: PluginsPath = NO_VALUES,
 ) -> int:
     """Analyse existing measurements and write one page with the results."""
+    from rbptrack.analysis.plugin import make_plugin_with_ks
     from rbptrack.console.progress import spinner
     from rbptrack.discovery import ANALYZERS, find_plugins
     from rbptrack.reporting import print_summary, print_unreadable, render, run_analyzers
     from rbptrack.tracking.names import READING_FILE
 
     plugins = find_plugins(ANALYZERS, plugins_path)
-    chosen = [analyzer_class() for analyzer_class in plugins.load_matching(analyzers)]
+    ks = parse_ks(k, smallest=0)
+    chosen = [make_plugin_with_ks(analyzer_class, ks) for analyzer_class in plugins.load_matching(analyzers)]
     for error in plugins.broken:
         print_problem(str(error), error.trace)
     runs = selection.runs()
@@ -72,7 +75,7 @@ def report(
         print_text(f"report   {short_path(address)}")
     if figures:
         folder = out.with_name(f"{out.stem}-figures") if out else Path("figures")
-        _write_figures(analyses, folder, figures, k)
+        _write_figures(analyses, folder, figures, ks)
     if open_ and address:
         open_in_browser(address if "://" in address else Path(address).absolute().as_uri())
     num_unreadable = print_unreadable(runs, analyses)
@@ -93,11 +96,11 @@ def analyze(
     ] = "",
     options: PluginOptions = NO_VALUES,
     figures: Figures = None,
-    k: FigureK = 10,
+    k: Ks = "",
     plugins_path: PluginsPath = NO_VALUES,
     help_: Annotated[bool, typer.Option("--help", "-h", help="show this help, or the options of ANALYZER")] = False,
 ) -> int:
-    """Run one analyzer on the measurements, such as analyze power_law ks=1,10 --dataset wiki."""
+    """Run one analyzer on the measurements, such as analyze power_law --k 10,20 --dataset wiki."""
     if not analyzer:
         print(ctx.get_help())
         return 0 if help_ else 2
@@ -110,7 +113,9 @@ def analyze(
     if help_:
         _print_help_of_analyzer(analyzer, analyzer_class)
         return 0
-    plugin = make_plugin_from_words(analyzer_class, options)
+    ks = parse_ks(k, smallest=0)
+    shown_ks = ",".join(str(shown) for shown in ks if shown)
+    plugin = make_plugin_from_words(analyzer_class, [*options, f"k={shown_ks}"] if shown_ks else options)
     runs = selection.runs()
     with spinner(f"{analyzer}: {len(runs)} measurements"):
         analyses = run_analyzers(runs, [plugin], processes=1)
@@ -123,7 +128,7 @@ def analyze(
     if address:
         print_text(f"report   {short_path(address)}")
     if figures:
-        _write_figures(analyses, Path("figures"), figures, k)
+        _write_figures(analyses, Path("figures"), figures, ks)
     return 1 if print_unreadable(runs, analyses) else 0
 
 
@@ -165,7 +170,8 @@ def _save_reports(selection: Selection, runs: Runs, analyses: Sequence[Analysis]
         return ""
 
 
-def _write_figures(analyses: Sequence[Analysis], folder: Path, form: str, k: int) -> None:
+def _write_figures(analyses: Sequence[Analysis], folder: Path, form: str, ks: Sequence[int]) -> None:
+    """Write the figures of analyses. If `ks` begins with 0, a figure with a slider for k shows cross-entropy."""
     if folder.exists() and not folder.is_dir():
         raise BadInput(
             f"{folder} is {describe_kind(folder)}, but figures are written into a folder of this name. Rename it, or "
@@ -173,7 +179,7 @@ def _write_figures(analyses: Sequence[Analysis], folder: Path, form: str, k: int
         )
     from rbptrack.reporting import save_figures
 
-    written, notes = save_figures(analyses, folder, form, k)
+    written, notes = save_figures(analyses, folder, form, ks[0] if ks else None)
     for note in notes:
         print_problem(note)
     print_text(f"figures  {counted(len(written), 'file')} in {short_path(folder)}")

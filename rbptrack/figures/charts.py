@@ -33,9 +33,8 @@ INK = "#333333"
 FAINT = "#888888"
 GRID = "#e6e6e6"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
+_MAX_DOTS = 30  # of a line
 FORMATS = ("svg", "png", "pdf")
-SHOWN_K = 10
-"""The k that a chart with a slider for k shows at first, and in a picture."""
 
 
 def size_text(size: Any, digits: str = "") -> Any:
@@ -93,14 +92,14 @@ def themed(chart: Any) -> Any:
     return copy
 
 
-def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
+def save(chart: Any, path: Path | str, k: int | None = None) -> Path:
     """Save a chart as a file, and return the path.
 
     Args:
         chart: the Altair chart.
         path: the file. Its suffix chooses the format: .svg, .png or .pdf.
-        k: the k at which the explorer is drawn. If its grid lacks this k, it is drawn at the nearest one; if k is 0, it
-            is drawn for cross-entropy. Other charts ignore k.
+        k: the k at which the explorer is drawn; by default the k that it shows at first. If its grid lacks this k, it
+            is drawn at the nearest one; if k is 0, it is drawn for cross-entropy. Other charts ignore k.
 
     Raises:
         BadInput: the suffix is another one, or the path is a link, a folder or a device.
@@ -115,7 +114,7 @@ def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
         spec = themed(chart).to_dict(validate=False)
     except Exception as error:  # a plugin may return a chart that is not valid Vega-Lite, and Altair raises many types
         raise CannotDraw(f"{type(error).__name__}: {first_line(error)}") from error
-    if "explorer" in spec.get("usermeta", {}):
+    if k is not None and "explorer" in spec.get("usermeta", {}):
         _set_explorer_k(spec, k)
     write_whole(path, _draw_spec(spec, file_format))
     return path
@@ -159,6 +158,8 @@ def facets(
 ) -> Any:
     """Draw y against x in several panels. A click on the legend highlights a colour.
 
+    Lines of more than 30 points are drawn without dots. Tooltips appear at the points nevertheless.
+
     Args:
         frame: one row for each point. The columns low and high, if they exist, are drawn as intervals. Rows in which
             they are NaN have no interval. The tooltip shows the columns that are drawn, and the columns model and size
@@ -197,7 +198,10 @@ def facets(
     if line:
         layers.append(points.mark_line().encode(vertical))
     dots = points.transform_calculate(interval=INTERVAL_TEXT).mark_point()
-    layers.append(dots.encode(vertical, by_shape(frame[colour]), tooltip=_tooltip(frame)))
+    dots = dots.encode(vertical, by_shape(frame[colour]), tooltip=_tooltip(frame))
+    if line and frame[x].nunique() > _MAX_DOTS:
+        dots = dots.encode(alt.OpacityValue(0), alt.SizeValue(110))
+    layers.append(dots)
     panel_width = {1: 480, 2: 300}.get(_panel_count(frame, facet), 240)
     layers[0] = layers[0].add_params(selection)
     return _in_panels(alt.layer(*layers, width=panel_width, height=200), frame, facet)

@@ -21,7 +21,6 @@ from rbptrack.figures.charts import (
     INTERVAL_TEXT,
     INTERVAL_TOOLTIP,
     LOG_AXIS_LABEL,
-    SHOWN_K,
     by_colour,
     by_shape,
     inline_data,
@@ -31,8 +30,14 @@ from rbptrack.figures.charts import (
     sorted_names,
     ticks,
 )
+from rbptrack.ranks import FloatArray
+
+SHOWN_K = 10
+"""The k that the explorer shows at first if its caller does not choose one."""
 
 _METRIC_LABELS = {"rbp": "RBP_k", "ce": "cross-entropy"}
+_EXPONENTS = "exponent α (dashed: cross-entropy; band: 95% for all k together)"
+_EXPONENTS_OF_CE = "exponent α of cross-entropy (dashed) and of RBP_k"
 _LAW_KEYS = ["family", "dataset", "metric", "k"]
 _MAX_EXTENSION = 3.0  # intervals extend an axis at most to this factor times the points
 
@@ -47,7 +52,7 @@ _CHART_GAP = 19  # additional space between the charts of laws and of residuals
 
 
 @debug_mode(False)  # otherwise Altair would validate every part of the chart several times
-def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
+def explorer(points: pd.DataFrame, laws: pd.DataFrame, k: int = SHOWN_K) -> Any:
     """Draw the laws in size at a k that a slider chooses, their residuals, and their exponents against k.
 
     Args:
@@ -57,9 +62,10 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
         laws: one row for each law, with the columns family, dataset, metric, k, alpha, low, high, band_low, band_high,
             S0, y0, S1 and y1. low and high are the ends of the interval of alpha, and band_low and band_high those of a
             band that holds for all k together. (S0, y0) and (S1, y1) are the ends of the law's line.
+        k: the k that the chart shows at first; of the k in `points`, the nearest one.
 
     """
-    controls = _controls(points)
+    controls = _controls(points, k)
     ks = controls["ks"]
     metrics = controls["metrics"]
 
@@ -71,17 +77,17 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     selection = legend_selection("family")
     # These parameters are computed from them: k, and the vertical axes of laws and residuals.
     grid: Any = alt.param(name="ks", value=ks)
-    k = alt.param(name="k", expr=expr.if_(metric == "rbp", grid[chosen], 0))
+    chosen_k = alt.param(name="k", expr=expr.if_(metric == "rbp", grid[chosen], 0))
     rows = _add_laws(points, laws)
     axes = alt.param(name="axes", value=_vertical_axes(rows))
-    axis: Any = alt.param(name="axis", expr=axes[metric + k])
+    axis: Any = alt.param(name="axis", expr=axes[metric + chosen_k])
 
-    is_chosen_row = (datum.metric == metric) & (datum.k == k)
+    is_chosen_row = (datum.metric == metric) & (datum.k == chosen_k)
     law_layers = _law_layers(rows, axis, is_chosen_row)
     law_layers[0] = law_layers[0].properties(name=_SELECTION_VIEW)
     residual_layers = _residual_layers(rows, axis, is_chosen_row)
     laws = laws[[*_LAW_KEYS, "alpha", "low", "high", "band_low", "band_high"]]
-    exponent_layers = _exponent_layers(laws, max(ks), k)
+    exponent_layers = _exponent_layers(laws, max(ks), chosen_k)
 
     columns, width, height, exponents_height = _panel_sizes(len(controls["datasets"]))
     colour = alt.Chart().encode(**by_colour(points["family"], selection)).encoding
@@ -104,11 +110,11 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     )
     exponents = divide_into_panels(
         exponent_layers,
-        "exponent α (dashed: cross-entropy; band: 95% for all k together)",
+        alt.ExprRef(str(expr.if_(metric == "rbp", _EXPONENTS, _EXPONENTS_OF_CE))),
         exponents_height,
         inline_data(laws),
     )
-    params: list[Any] = [parameter.param for parameter in (chosen, metric, grid, k, axes, axis, selection)]
+    params: list[Any] = [parameter.param for parameter in (chosen, metric, grid, chosen_k, axes, axis, selection)]
     params[-1] = alt.TopLevelSelectionParameter(**params[-1].to_dict(), views=[_SELECTION_VIEW])
     layout = {"panel_margin": _PANEL_MARGIN, "chart_gap": _CHART_GAP}  # page.js computes the heights anew
     return alt.hconcat(
@@ -116,12 +122,12 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     )
 
 
-def _controls(points: pd.DataFrame) -> dict[str, Any]:
-    """Return what the reader can choose. `chosen` is the index of the k that the chart shows at first."""
+def _controls(points: pd.DataFrame, k: int) -> dict[str, Any]:
+    """Return what the reader can choose. `chosen` is the index of the k that the chart shows at first, k or near it."""
     ks = sorted(int(k) for k in points.loc[points["metric"] == "rbp", "k"].unique())
     return {
         "ks": ks,
-        "chosen": nearest_index(ks, SHOWN_K),
+        "chosen": nearest_index(ks, k),
         "metrics": {name: label for name, label in _METRIC_LABELS.items() if (points["metric"] == name).any()},
         "families": sorted_names(points["family"]),
         "datasets": sorted_names(points["dataset"]),
@@ -202,7 +208,8 @@ def _residual_layers(rows: pd.DataFrame, axis: Any, is_chosen_row: Any) -> list[
         ),
         "axis": alt.Axis(tickCount=3, format="~%", minExtent=_AXIS_WIDTH),
     }
-    measured = alt.Chart().encode(_size_encoding(rows)).transform_filter(is_chosen_row & expr.isValid(datum.residual))
+    x = _size_encoding(rows, "beside")
+    measured = alt.Chart().encode(x).transform_filter(is_chosen_row & expr.isValid(datum.residual))
     zero_line = (
         measured.transform_calculate(zero="0")
         .mark_line(size=1)
@@ -226,10 +233,13 @@ def _residual_layers(rows: pd.DataFrame, axis: Any, is_chosen_row: Any) -> list[
     return [zero_line, bars, dots]
 
 
-def _size_encoding(rows: pd.DataFrame) -> alt.X:
-    """Return the encoding of S. The ends of the axis are fixed, because a panel may have no rows at some k."""
+def _size_encoding(rows: pd.DataFrame, column: str = "S") -> alt.X:
+    """Return the encoding of S, or of another column on its axis.
+
+    The ends of the axis are fixed, because a panel may have no rows at some k.
+    """
     ends = [rows["S"].min(), rows["S"].max()]
-    x = alt.X("S:Q", axis=alt.Axis(values=ticks(*ends), labelExpr=LOG_AXIS_LABEL))
+    x = alt.X(f"{column}:Q", title="S", axis=alt.Axis(values=ticks(*ends), labelExpr=LOG_AXIS_LABEL))
     return x.scale(type="log", domain=ends, nice=False, padding=12)
 
 
@@ -280,7 +290,7 @@ def _exponent_layers(laws: pd.DataFrame, largest_k: int, k: alt.Parameter) -> li
 
 
 def _add_laws(points: pd.DataFrame, laws: pd.DataFrame) -> pd.DataFrame:
-    """Return the points with two more columns, law and residual.
+    """Return the points with three more columns: law, residual, and beside, the place of a residual on the S axis.
 
     The law's value is given at its smallest and its largest S only, between which its line is drawn. It is NaN at other
     points. The residual is measured / law - 1, and NaN if there is no law.
@@ -294,7 +304,20 @@ def _add_laws(points: pd.DataFrame, laws: pd.DataFrame) -> pd.DataFrame:
         slope = np.log(rows["y1"] / rows["y0"]) / np.log(rows["S1"] / rows["S0"])
         residual = rows["y"] / (rows["y0"] * (rows["S"] / rows["S0"]) ** slope) - 1
     rows["residual"] = np.where(np.isfinite(residual), residual, np.nan)
+    rows["beside"] = _beside_each_other(rows)
     return rows.drop(columns=["S0", "y0", "S1", "y1"])
+
+
+def _beside_each_other(rows: pd.DataFrame) -> FloatArray:
+    """Return S, shifted by the family if families have models of equal size, whose residuals would hide each other."""
+    s = rows["S"].to_numpy(np.float64)
+    sizes = rows[["family", "S"]].drop_duplicates()["S"]
+    if not sizes.duplicated().any():
+        return s
+    names = sorted_names(rows["family"])
+    place = rows["family"].map({name: i - (len(names) - 1) / 2 for i, name in enumerate(names)})
+    step = min(0.03, 0.1 / len(names)) * np.log(s.max() / s.min())  # a share of the axis
+    return np.asarray(s * np.exp(step * place.to_numpy()))
 
 
 def _vertical_axes(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:

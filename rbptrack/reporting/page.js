@@ -23,7 +23,8 @@ for (const analyzer of document.querySelectorAll("details.analyzer")) {
       drawFigure(figure).catch((error) => showProblem(figure, error));
     }
   };
-  analyzer.addEventListener("toggle", drawFigures, { once: true });
+  if (analyzer.open) drawFigures(); // the page shows one analyzer only
+  else analyzer.addEventListener("toggle", drawFigures, { once: true });
 }
 
 function showProblem(figure, error) {
@@ -111,6 +112,8 @@ async function drawExplorer(figure, controls) {
     slider.disabled = menu.value !== "rbp";
     document.querySelector(".slider").style.visibility = slider.disabled ? "hidden" : "";
     if (lawRows) showLaws(lawRows, menu.value, chosenK());
+    showOtherK(chosenK());
+    document.getElementById("vg-tooltip-element")?.classList.remove("visible"); // it shows a value of the former k
     writeAddress();
     return view.signal("chosen", +slider.value).signal("metric", menu.value).runAsync();
   }
@@ -189,6 +192,13 @@ function showLaws(lawRows, metric, k) {
   }
   document.getElementById("laws-k").textContent = k ? `k = ${k.toLocaleString("en")}` : "cross-entropy";
   document.getElementById("laws-note").hidden = !k;
+}
+
+// Says below the headline if the figure shows another k than the headline is about. k is 0 for cross-entropy.
+function showOtherK(k) {
+  const note = document.getElementById("other-k");
+  note.querySelector("b").textContent = k ? `RBP_${k}` : "cross-entropy";
+  note.hidden = k === Number(document.querySelector(".lead")?.dataset.k ?? k);
 }
 
 // Shows below the table of laws the flags of the command that saves the figure as a PDF.

@@ -24,7 +24,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 import rbptrack
 from rbptrack.analysis import Report, Runs, Term
 from rbptrack.base.errors import first_line
-from rbptrack.base.formatting import compact, counted, estimate_text, listed, p_text, short_hash
+from rbptrack.base.formatting import compact, counted, estimate_text, listed, short_hash
 from rbptrack.console.output import print_problem
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw
@@ -35,7 +35,6 @@ from rbptrack.reporting.tables import (
     ResultsTable,
     table_text,
     value_text,
-    verdict_texts,
 )
 from rbptrack.reporting.vega import vega_script
 
@@ -43,7 +42,8 @@ _MAX_PLAIN_CSV = 20_000  # bytes of a table. The page holds larger tables compre
 _MAX_LINK_BYTES = 180_000  # bytes of the links to all tables together. Tables that do not fit are only in the store
 _MAX_ROWS = 100  # rows of a folded table on the page. Its CSV has all rows
 _MAX_LINE = 120  # characters. A longer sentence may not fit into a line of the page
-_CLAUSE_END = re.compile(r"; |(?<=[a-z)])\. (?=[A-Z])")
+_CLAUSE_END = re.compile(r"; (?![^()]*\))|(?<=[a-z)])\. (?=[A-Z])")  # a semicolon in brackets does not end a clause
+_NUMBER = re.compile(r"([+-]?[\d.,]+(e[+-]?\d+)?[kMBT%]?( \(.*\))?)?")  # with or without its interval
 _GLYPHS = "●■▲◆✚▼◀▶"  # the characters for charts.SHAPES, in the same order
 
 
@@ -145,38 +145,9 @@ def _lead_values(lead: Analysis | None) -> dict[str, Any]:
     return {
         "explorer": explorer,
         "table": table,
+        "sentence_k": controls["ks"][controls["chosen"]] if controls else 0,
         "rows_by_k": compress_text(json.dumps(laws.rows, ensure_ascii=False)) if laws else "",
     }
-
-
-class _LawColumn(NamedTuple):
-    """A column of the page's table of laws.
-
-    Attributes:
-        name: the name of the column in the report's table `laws`.
-        ends: the names of the columns with the ends of its interval; None if the number has no interval.
-
-    """
-
-    name: str
-    ends: tuple[str, str] | None = None
-
-
-_LAW_COLUMNS = (
-    _LawColumn("alpha", ("low", "high")),
-    _LawColumn("p"),
-    _LawColumn("verdict_alpha"),
-    _LawColumn("delta", ("delta_low", "delta_high")),
-    _LawColumn("verdict_delta"),
-    _LawColumn("R2"),
-    _LawColumn("held_out", ("held_out_low", "held_out_high")),
-    _LawColumn("bend"),
-    _LawColumn("tokens_above_k"),
-    _LawColumn("doubt"),
-)
-_LAW_KEYS = ["family", "dataset", "metric", "k"]
-_VERDICTS = {"verdict_alpha": "alpha", "verdict_delta": "delta"}  # the question of each column of verdicts
-_UNTESTED = "not tested at this k"
 
 
 class _Laws(NamedTuple):
@@ -194,77 +165,37 @@ class _Laws(NamedTuple):
 
 
 def _laws_by_k(report: Report) -> _Laws | None:
-    """Return the laws of the leading report at each k. If a k was not tested, its verdict says so.
-
-    Returns None if the report has no table of laws.
-    """
+    """Return the columns that lead a report, for each metric and k. Returns None if no columns lead."""
     laws = report.tables.get("laws", pd.DataFrame())
-    needed_columns = {*_LAW_KEYS, *(column.name for column in _LAW_COLUMNS)} - set(_VERDICTS)
-    if not needed_columns <= set(laws.columns):
+    texts = {name: _column_texts(report, laws, name) for name in report.leading_columns if name in laws}
+    texts = {name: column for name, column in texts.items() if any(column)}
+    if not texts:
         return None
-    texts = _law_texts(report, laws)
-    filled = [column.name for column in _LAW_COLUMNS if any(row[column.name] for row in texts.values())]
-    cases = list(dict.fromkeys((family, dataset) for _, family, dataset in texts))
-    rows_by_k: dict[str, list[list[str]]] = {}
-    for metric_and_k in dict.fromkeys(key for key, _, _ in texts):
-        rows = []
-        for case in cases:
-            row_texts = texts.get((metric_and_k, *case), {})
-            rows.append([*case, *(row_texts.get(name, "") for name in filled)])
-        rows_by_k[metric_and_k] = rows
-    return _Laws([_law_column(report, name) for name in ("family", "dataset", *filled)], rows_by_k)
+    keys = laws["metric"] + laws["k"].astype(str)
+    cases = list(zip(laws["family"], laws["dataset"], strict=True))
+    row_of_law = dict(zip(zip(keys, cases, strict=True), zip(*texts.values(), strict=True), strict=True))
+    empty = [""] * len(texts)
+    rows = {}
+    for key in dict.fromkeys(keys):
+        rows[key] = [[*case, *row_of_law.get((key, case), empty)] for case in dict.fromkeys(cases)]
+    keys_and_columns = ["family", "dataset", *texts]
+    return _Laws([_law_column(report.term(name), name, laws[name]) for name in keys_and_columns], rows)
 
 
-def _law_texts(report: Report, laws: pd.DataFrame) -> dict[tuple[str, str, str], dict[str, str]]:
-    """Return the texts of each law by column. The keys are metric and k (`rbp10`, `ce0`), family and dataset."""
-    verdicts = {name: _verdicts_by_case(report, question) for name, question in _VERDICTS.items()}
-    tested_metrics = {metric for _, _, metric in verdicts["verdict_alpha"]}
-    terms = [report.term(column.name) for column in _LAW_COLUMNS]
-    texts = {}
-    for row in laws.to_dict("records"):
-        metric = rbp_name(row["k"]) if row["metric"] == "rbp" else row["metric"]
-        case = row["family"], row["dataset"], metric
-        untested = _UNTESTED if tested_metrics and metric not in tested_metrics else ""
-        row |= {name: by_case.get(case, untested) for name, by_case in verdicts.items()}
-        key = (f"{row['metric']}{row['k']}", row["family"], row["dataset"])
-        texts[key] = {
-            column.name: _law_text(row, column, term) for column, term in zip(_LAW_COLUMNS, terms, strict=True)
-        }
-    return texts
-
-
-def _verdicts_by_case(report: Report, question: str) -> dict[tuple[str, str, str], str]:
-    """Return the verdicts on a question with their p, by family, dataset and metric."""
-    if question not in report.questions or report.frame(question)["p"].isna().all():
-        return {}
-    frame = report.frame(question)
-    cases = zip(frame["family"], frame["dataset"], frame["metric"], strict=True)
-    return dict(zip(cases, verdict_texts(report, question), strict=True))
-
-
-def _law_text(row: Mapping[Any, Any], column: _LawColumn, term: Term) -> str:
-    """Return the text of a cell in the page's table of laws. The row has all `_LAW_COLUMNS`."""
-    value = row[column.name]
-    if column.ends:
-        low, high = (row[end] for end in column.ends)
-        return estimate_text(value, low, high, term.form)
-    if column.name == "p":
-        return p_text(value).removeprefix("p ").removeprefix("= ")
-    return value_text(value, term)
-
-
-def _law_column(report: Report, name: str) -> Column:
-    if name == "p":
-        title = "p (α = 0)".replace(" ", "\N{NO-BREAK SPACE}")
-        meaning = "p-value of the hypothesis that size has no effect (α = 0), for this k alone and not corrected"
-        return Column(title, meaning, "number spare")
-    if name in _VERDICTS:
-        title = f"verdict ({report.term(_VERDICTS[name]).title})"
-        return Column(title, f"{report.term('verdict').meaning}; p is adjusted", "word")
-    kinds = {"family": "key", "dataset": "key", "doubt": "doubt"}
-    kinds |= dict.fromkeys(("R2", "bend", "tokens_above_k"), "number spare")
+def _column_texts(report: Report, laws: pd.DataFrame, name: str) -> list[str]:
+    """Return a column of the table of laws as texts, with intervals if the table has them."""
     term = report.term(name)
-    return Column(term.title, term.meaning, kinds.get(name, "number"))
+    if f"{name}_low" in laws and not term.aside:
+        estimates = zip(laws[name], laws[f"{name}_low"], laws[f"{name}_high"], strict=True)
+        return [estimate_text(*estimate, term.form) for estimate in estimates]
+    return [value_text(value, term) for value in laws[name].tolist()]
+
+
+def _law_column(term: Term, name: str, values: pd.Series[Any]) -> Column:
+    kind = "key" if name in ("family", "dataset") else "word"
+    if values.dtype.kind in "iuf":
+        kind = "number spare" if term.aside else "number"
+    return Column(term.title, term.meaning, "doubt" if name == "doubt" else kind)
 
 
 def _analysis_values(analysis: Analysis, *, leads: bool) -> dict[str, Any]:
@@ -378,11 +309,11 @@ class Table(NamedTuple):
 
 def _table(table: ResultsTable, *, max_rows: int | None = None) -> Table:
     """Convert a table of results for the page. If `max_rows` is None, the page shows all rows."""
-    kinds = {"family": "key", "dataset": "key", "metric": "word", "verdict": "word"}
     columns = []
     for title in table.titles:
         name = table.names[title]
-        columns.append(Column(title, table.report.term(name).meaning, kinds.get(name, "number")))
+        kind = "key" if name in ("family", "dataset") else _kind_of_texts(table.frame[title])
+        columns.append(Column(title, table.report.term(name).meaning, kind))
     titles = [column.title for column in columns if column.kind == "key"]
     frame = table.frame.head(max_rows or len(table.frame))
     keys = [{table.names[title]: row[title] for title in titles} for row in frame.to_dict("records")]
@@ -390,10 +321,14 @@ def _table(table: ResultsTable, *, max_rows: int | None = None) -> Table:
 
 
 def _plain_table(frame: pd.DataFrame) -> Table:
-    """Convert a table of texts for the page. Columns of numbers are aligned on the right."""
-    numeric = {name for name in frame if frame[name].str.fullmatch(r"[\d.,]*[kMBT]?").all()}
-    columns = [Column(str(name), "", "number" if name in numeric else "word") for name in frame]
+    """Convert a table of texts for the page."""
+    columns = [Column(str(name), "", _kind_of_texts(frame[name])) for name in frame]
     return Table(columns, frame.to_numpy().tolist(), keys=[{}] * len(frame))
+
+
+def _kind_of_texts(texts: pd.Series[Any]) -> str:
+    """Return the kind of a column: `number`, which is aligned on the right, or `word`."""
+    return "number" if all(_NUMBER.fullmatch(str(text)) for text in texts) else "word"
 
 
 def _count_measurements(runs: Runs) -> str:

@@ -13,7 +13,6 @@ from rbptrack.base.escape import file_part
 from rbptrack.base.formatting import counted
 from rbptrack.console.tables import table_lines
 from rbptrack.figures import charts
-from rbptrack.figures.charts import SHOWN_K
 from rbptrack.figures.drawing import CannotDraw
 from rbptrack.reporting.analyses import Analysis
 from rbptrack.reporting.page import families_and_datasets
@@ -124,7 +123,7 @@ def describe_analysis(analysis: Analysis, command: str) -> str:
 
 
 def save_figures(
-    analyses: Sequence[Analysis], folder: Path, form: str, k: int = SHOWN_K
+    analyses: Sequence[Analysis], folder: Path, form: str, k: int | None = None
 ) -> tuple[list[Path], list[str]]:
     """Draw all figures of analyses into a folder, as files named `<analyzer>-<figure>.<form>`.
 
@@ -132,7 +131,7 @@ def save_figures(
         analyses: the analyses. A failed analysis has no figures.
         folder: the folder. It is made if it does not exist.
         form: the format of the files: `svg`, `png` or `pdf`.
-        k: the k that the explorer shows; 0 stands for cross-entropy.
+        k: the k that the explorer shows; 0 stands for cross-entropy, and None for the k that its analyzer chose.
 
     Returns:
         The paths of the files, and a note for each figure that cannot be drawn.

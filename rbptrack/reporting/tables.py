@@ -14,7 +14,7 @@ from rbptrack.analysis import Report, Term
 from rbptrack.analysis.report import MEAN, key_text
 from rbptrack.base import markup
 from rbptrack.base.escape import metric_part
-from rbptrack.base.formatting import estimate_text, number_text, p_text
+from rbptrack.base.formatting import estimate_text, number_text
 from rbptrack.ranks.names import CE, parse_rbp_name
 
 KEYS = ["family", "dataset", "metric"]
@@ -85,7 +85,7 @@ def _join_questions(report: Report, frames: dict[str, pd.DataFrame], keys: Seque
         columns = [_estimate_column(report, question, titles[question], frame)]
         if question in judged:
             suffix = f" ({titles[question]})" if len(judged) > 1 else ""
-            columns.append(_Column(f"verdict{suffix}", "verdict", verdict_texts(report, question)))
+            columns.append(_Column(f"verdict{suffix}", "verdict", report.verdict_texts(question)))
         columns += _beside_columns(report, question, frame)
         for column in columns:
             title = column.title
@@ -149,23 +149,6 @@ def _estimate_column(report: Report, question: str, title: str, frame: pd.DataFr
     form = report.term(question).form
     intervals = zip(frame[question], frame["low"], frame["high"], strict=True)
     return _Column(title, question, [estimate_text(*interval, form) for interval in intervals])
-
-
-def verdict_texts(report: Report, question: str) -> list[str]:
-    """Return what was decided in each row of a question, such as `above, p = 0.009` or `same within 0.01, p = 0.3`.
-
-    p is the adjusted p. A row without an interval has the text `no interval`.
-    """
-    texts = []
-    for row in report.frame(question).to_dict("records"):
-        verdict = str(row["verdict"])
-        if verdict == "same":
-            verdict = f"same within {estimate_text(row['margin'], form=report.term(question).form.lstrip('+'))}"
-        if verdict:
-            texts.append(f"{verdict}, {p_text(row['p_adjusted'])}")
-        else:
-            texts.append("no interval" if math.isnan(row["low"]) else "")
-    return texts
 
 
 def _beside_columns(report: Report, question: str, frame: pd.DataFrame) -> list[_Column]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from rbptrack.analysis import Analyzer, Runs
+from rbptrack.analysis.plugin import make_plugin_with_ks
 from rbptrack.base import markup
 from rbptrack.base.errors import RbptrackError, StoreAway
 from rbptrack.base.formatting import counted, short_path
@@ -46,7 +47,8 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
     store = Store(settings.tracking.uri, settings.tracking.experiment)
     analyzers: list[Analyzer] = []
     if settings.deliver:
-        analyzers = _make_analyzers(settings)
+        chooses_k = any(word.startswith(("k=", "k.values=")) for word in words)
+        analyzers = _make_analyzers(settings, settings.k.values if chooses_k else [])
         _deliver_waiting(store)
     progress = _SweepProgress(len(configs))
     cells = _resolve_cells(configs, sweep_name, progress)
@@ -293,12 +295,14 @@ class _FinishedSweep:
         return run_id
 
 
-def _make_analyzers(settings: Config) -> list[Analyzer]:
-    """Make the analyzers that a configuration names, with default options."""
+def _make_analyzers(settings: Config, ks: Sequence[int]) -> list[Analyzer]:
+    """Make the analyzers that a configuration names. They show the k that the command line chooses."""
     if not settings.analyzers:
         return []
     plugins = find_plugins(ANALYZERS, settings.plugins.path)
-    analyzers = [analyzer_class() for analyzer_class in plugins.load_matching(settings.analyzers)]
+    analyzers = [
+        make_plugin_with_ks(analyzer_class, ks) for analyzer_class in plugins.load_matching(settings.analyzers)
+    ]
     for error in plugins.broken:
         print_problem(f"{error}; the other plugins are used", error.trace)
     return analyzers

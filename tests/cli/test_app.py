@@ -119,7 +119,7 @@ TYPOS = {
     "report --opne": "--open",
     "analyze powerlaw": "Did you mean power_law?",
     "analyze power_law kss=1": "Did you mean ks?",
-    "analyze power_law ks=0": "ks",
+    "analyze power_law k=0": "k=0",
     "analyze power_law nano": "key=value",
     "analyze powerlaw --help": "Did you mean power_law?",
     "export": "Missing argument",

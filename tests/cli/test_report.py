@@ -96,7 +96,7 @@ def test_plugins_new_refuses_a_reserved_name(name: str, run_command: RunCommand,
 
 
 def test_analyze_passes_options_to_the_analyzer(run_in_store: RunCommand) -> None:
-    code, out, _ = run_in_store("analyze power_law ks=1,7 --dataset code")
+    code, out, _ = run_in_store("analyze power_law k=1,7 --dataset code")
     assert code == 0
     assert "RBP_7" in out
     assert "RBP_10 " not in out
@@ -105,7 +105,7 @@ def test_analyze_passes_options_to_the_analyzer(run_in_store: RunCommand) -> Non
 def test_analyze_help_lists_the_options_of_an_analyzer(run_in_store: RunCommand) -> None:
     code, out, err = run_in_store("analyze power_law --help")
     assert (code, err) == (0, "")
-    assert "ks=" in out
+    assert "k=" in out
 
 
 def test_analyze_without_an_analyzer_shows_help_only_if_asked(run_in_store: RunCommand) -> None:

@@ -102,7 +102,7 @@ def test_flips_have_interval_of_change_of_rbp_1_and_p_of_mcnemars_test() -> None
     ranks = np.tile([1, 1, 2, 3, 4], 30 * TOKENS // 5)
     worse_ranks = np.where(np.random.default_rng(0).random(len(ranks)) < 0.4, 5, ranks)
     tables = {"a": rank_table(ranks, documents=30), "b": rank_table(worse_ranks, documents=30)}
-    report = Agreement(ks=[1]).analyze(runs_of_one_model(tables, dtype=["float32", "bfloat16"]))
+    report = Agreement(k=[1]).analyze(runs_of_one_model(tables, dtype=["float32", "bfloat16"]))
     change = report.frame("change").set_index("metric").loc["rbp_1"]
     (flips,) = report.frame("flips").to_dict("records")
     assert flips["flips"] < -0.1

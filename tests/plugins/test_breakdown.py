@@ -139,7 +139,7 @@ def table_of_two_classes(s: float, alphas: tuple[float, float], *, documents: in
 def report_of_two_exponents() -> Report:
     """The report on tokens that begin a word, with the exponent 0.05, and tokens inside a word, with 0.2."""
     runs = family_runs({s: table_of_two_classes(s, (0.05, 0.2)) for s in SIZES}, texts=TEXTS)
-    return Breakdown(ks=(1,)).analyze(runs)
+    return Breakdown(k=(1,)).analyze(runs)
 
 
 def test_report_of_breakdown_has_two_charts(report_of_two_exponents: Report) -> None:
@@ -170,7 +170,7 @@ def test_breakdown_compares_level_of_class_with_that_of_rest(report_of_two_expon
 
 def test_breakdown_finds_no_difference_between_positions_with_equal_exponents() -> None:
     runs = family_runs({s: table_of_two_classes(s, (0.1, 0.1)) for s in SIZES}, texts=TEXTS)
-    report = Breakdown(ks=(1,)).analyze(runs)
+    report = Breakdown(k=(1,)).analyze(runs)
     rows = report.frame("delta")
     rows = rows[(rows["by"] == "position") & (rows["metric"] == "rbp_1")]
     assert len(rows) == 10
@@ -290,14 +290,14 @@ def test_breakdown_without_texts_of_tokens_has_no_kinds_and_a_note() -> None:
 @pytest.mark.parametrize(("sizes", "has_delta"), [(1, False), (2, True), (3, True)])
 def test_breakdown_of_five_documents_says_in_headline_that_they_are_too_few(sizes: int, has_delta: bool) -> None:
     tables = {s: table_of_two_classes(s, (0.05, 0.2), documents=5) for s in SIZES[:sizes]}
-    report = Breakdown(ks=(1,)).analyze(family_runs(tables, texts=TEXTS))
+    report = Breakdown(k=(1,)).analyze(family_runs(tables, texts=TEXTS))
     assert ("delta" in report.questions) == has_delta
     assert "too few documents" in report.headline
 
 
 def test_breakdown_of_two_sizes_has_verdicts_of_levels_but_not_of_exponents() -> None:
     runs = family_runs({s: table_of_two_classes(s, (0.05, 0.2)) for s in SIZES[:2]}, texts=TEXTS)
-    report = Breakdown(ks=(1,)).analyze(runs)
+    report = Breakdown(k=(1,)).analyze(runs)
     assert (report.frame("delta")["verdict"] == "").all()
     assert (report.frame("level")["verdict"] != "").any()
     assert "level" in report.headline

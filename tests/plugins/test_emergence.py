@@ -66,7 +66,7 @@ def test_emergence_of_documents_with_unequal_rbp_has_no_clustering_within_docume
     """
     rbp_1 = np.repeat(np.tile([0.9, 0.5], 60), 300)
     ranks = 1 + (np.random.default_rng(0).random(len(rbp_1)) >= rbp_1)
-    report = Emergence(ks=(1,), lengths=(4,)).analyze(family_runs({1e6: rank_table(ranks, documents=120)}))
+    report = Emergence(k=(1,), lengths=(4,)).analyze(family_runs({1e6: rank_table(ranks, documents=120)}))
     check_charts_and_notes(report)
     assert report.frame("n_eff")["verdict"].iat[0] == "below"
     row = report.frame("clustering").iloc[0]
@@ -96,7 +96,7 @@ def report_of_independent_tokens() -> Report:
     tables = {}
     for i, s in enumerate(SIZES):
         tables[s] = independent_tokens(float(np.exp(-1.5 * (s / 1e6) ** -0.1)), seed=i)
-    return Emergence(ks=(1,), lengths=(2, 4)).analyze(family_runs(tables))
+    return Emergence(k=(1,), lengths=(2, 4)).analyze(family_runs(tables))
 
 
 def test_report_of_emergence_has_charts_and_notes(report_of_independent_tokens: Report) -> None:
@@ -130,7 +130,7 @@ def test_n_eff_of_long_windows_does_not_depend_on_hard_short_documents() -> None
     document = np.repeat(np.arange(len(lengths)), lengths)
     position = np.concatenate([np.arange(n) for n in lengths])
     runs = family_runs({1e6: rank_table(ranks, document=document, position=position)})
-    row = Emergence(ks=(1,), lengths=(32,)).analyze(runs).frame("n_eff").iloc[0]
+    row = Emergence(k=(1,), lengths=(32,)).analyze(runs).frame("n_eff").iloc[0]
     assert row["n_eff"] == pytest.approx(32, abs=3)
     assert row["verdict"] == "undecided"
 
@@ -144,7 +144,7 @@ def test_emergence_has_no_interval_at_an_n_for_which_too_few_documents_are_long_
     for i, s in enumerate(SIZES):
         ranks = 1 + (np.random.default_rng(i).random(len(document)) >= 0.85 + 0.03 * i)
         tables[s] = rank_table(ranks, document=document, position=position)
-    report = Emergence(ks=(1,), lengths=(4, 16)).analyze(family_runs(tables))
+    report = Emergence(k=(1,), lengths=(4, 16)).analyze(family_runs(tables))
     for question in ("n_eff", "clustering"):
         rows = report.frame(question).set_index("N")
         assert np.isfinite(rows.loc[4, ["low", "high"]].astype(float)).all()
@@ -155,7 +155,7 @@ def test_emergence_has_no_interval_at_an_n_for_which_too_few_documents_are_long_
 def test_emergence_of_blocks_of_hits_has_n_eff_below_n_and_clustering() -> None:
     """A window of 4 tokens lies in one block of 10 with probability 0.7, and otherwise in two."""
     table = blocks_of_10_tokens()
-    report = Emergence(ks=(1,), lengths=(4,)).analyze(family_runs({1e6: table}))
+    report = Emergence(k=(1,), lengths=(4,)).analyze(family_runs({1e6: table}))
     p_4 = 0.7 * 0.5 + 0.3 * 0.5**2
     window = report.tables["windows"].set_index("N").loc[4]
     assert window["independent"] == pytest.approx(table.rbp(1) ** 4)
@@ -173,7 +173,7 @@ def test_emergence_leaves_out_n_with_few_runs() -> None:
     ranks = np.full((40, 100), 2)
     ranks[:, ::2] = 1
     ranks[:3, :90] = 1  # runs of 90 in three documents only
-    report = Emergence(ks=(1,), lengths=(8,)).analyze(family_runs({1e6: rank_table(ranks, documents=40)}))
+    report = Emergence(k=(1,), lengths=(8,)).analyze(family_runs({1e6: rank_table(ranks, documents=40)}))
     row = report.tables["windows"].set_index("N").loc[8]
     assert row["documents"] == 3
     assert np.isnan(row["p_n"])
@@ -187,7 +187,7 @@ def test_emergence_leaves_out_n_with_runs_in_few_documents() -> None:
     ranks[:3, :50] = np.tile([1] * 9 + [2], 5)  # 15 runs of 9 hits in three documents
     runs = family_runs({1e6: rank_table(ranks, documents=40)})
     for min_documents, is_left_out in ((4, True), (3, False)):
-        report = Emergence(ks=(1,), lengths=(8,), min_documents=min_documents).analyze(runs)
+        report = Emergence(k=(1,), lengths=(8,), min_documents=min_documents).analyze(runs)
         assert np.isnan(report.tables["windows"].set_index("N").loc[8, "p_n"]) == is_left_out
 
 
@@ -195,7 +195,7 @@ def test_n_eff_of_59_documents_has_no_interval_and_a_note() -> None:
     reports = {}
     for documents in (59, 60):
         runs = family_runs({s: blocks_of_10_tokens(0.5 + i / 10, documents=documents) for i, s in enumerate(SIZES[:3])})
-        reports[documents] = Emergence(ks=(1,), lengths=(2,)).analyze(runs)
+        reports[documents] = Emergence(k=(1,), lengths=(2,)).analyze(runs)
     assert reports[59].frame("n_eff")[["low", "high", "p"]].isna().all(axis=None)
     assert reports[60].frame("n_eff")[["low", "high", "p"]].notna().all(axis=None)
     assert any("59 documents" in note for note in reports[59].notes)
@@ -212,20 +212,20 @@ def test_emergence_of_five_documents_has_no_intervals_and_a_note() -> None:
 
 def test_emergence_of_two_sizes_has_alpha_n_without_interval() -> None:
     runs = family_runs({s: independent_tokens(0.4 + i / 10) for i, s in enumerate(SIZES[:2])})
-    laws = Emergence(ks=(1,), lengths=(2,)).analyze(runs).frame("alpha_n")
+    laws = Emergence(k=(1,), lengths=(2,)).analyze(runs).frame("alpha_n")
     assert laws["alpha_n"].notna().all()
     assert laws[["low", "high"]].isna().all(axis=None)
 
 
 def test_emergence_of_hits_alone_has_no_results() -> None:
     runs = family_runs({s: rank_table(np.ones(2000), documents=40) for s in SIZES[:3]})
-    report = Emergence(ks=(1,)).analyze(runs)
+    report = Emergence(k=(1,)).analyze(runs)
     assert not len(report.results)
     assert (report.tables["windows"]["p_n"].dropna() == 1).all()
 
 
 def test_emergence_leaves_out_k_of_the_vocabularys_size() -> None:
-    report = Emergence(ks=(64,)).analyze(family_runs({1e6: independent_tokens(0.5)}))
+    report = Emergence(k=(64,)).analyze(family_runs({1e6: independent_tokens(0.5)}))
     assert not report.tables
     assert report.notes
 
@@ -270,7 +270,7 @@ def test_expected_answers_of_two_lengths_worked_out_by_hand() -> None:
 
 def test_emergence_of_answers_that_succeed_as_a_whole_is_above_independent_tokens() -> None:
     runs = family_runs({s: questions_and_answers(seed=i) for i, s in enumerate(SIZES[:3])})
-    report = Emergence(ks=(1,), lengths=(2,)).analyze(runs)
+    report = Emergence(k=(1,), lengths=(2,)).analyze(runs)
     check_charts_and_notes(report)
     (row,) = report.frame("whole_answers").to_dict("records")
     table = report.tables["answers"]
@@ -283,12 +283,12 @@ def test_emergence_of_answers_that_succeed_as_a_whole_is_above_independent_token
 
 def test_emergence_leaves_out_answers_that_reach_the_cut() -> None:
     runs = family_runs({1e6: questions_and_answers()}, sequence="truncate", seq_len=7)
-    assert "answers" not in Emergence(ks=(1,)).analyze(runs).tables
+    assert "answers" not in Emergence(k=(1,)).analyze(runs).tables
 
 
 def test_emergence_of_two_groups_has_no_intervals() -> None:
     runs = family_runs({1e6: blocks_of_10_tokens(documents=40)}, groups=["a", "b"] * 20)
-    report = Emergence(ks=(1,), lengths=(4,), min_documents=2).analyze(runs)
+    report = Emergence(k=(1,), lengths=(4,), min_documents=2).analyze(runs)
     assert report.frame("n_eff")["low"].isna().all()
 
 

@@ -17,7 +17,7 @@ from tests.plugins.reports import result
 
 
 class TestContract(NeedsRanks, NeedsSizes):
-    analyzer = Forms(ks=(1,), form="B*S**-b")
+    analyzer = Forms(k=(1,), form="B*S**-b")
 
     def test_forms_of_three_sizes_has_a_note_and_no_results(self):
         report = Forms().analyze(example_runs(families={"alpha": 3}))
@@ -36,7 +36,7 @@ def report_of(law, sizes=8, noise=1e-3, analyzer=None, **columns):
         row = {"run_id": f"{s:.0f}", "family": "f", "size": f"{s:.0f}", "model": f"f-{s:.0f}", "dataset": "wiki"}
         row |= {"without_ranks": True, "non_embedding_params": s, "training_tokens": 20 * s, "ce": 9 * s**-0.1}
         rows.append(row | {"rbp_1": math.exp(-law(s) * math.exp(rng.normal(0, noise)))} | columns)
-    return (analyzer or Forms(ks=(1,))).analyze(Runs(pd.DataFrame(rows), RankTables({})))
+    return (analyzer or Forms(k=(1,))).analyze(Runs(pd.DataFrame(rows), RankTables({})))
 
 
 def power_law(s):
@@ -85,7 +85,7 @@ def test_forms_of_four_sizes_answers_all_questions() -> None:
 
 
 def test_user_defined_form_has_its_parameters() -> None:
-    report = report_of(power_law, analyzer=Forms(ks=(1,), form="B*S**-b"))
+    report = report_of(power_law, analyzer=Forms(k=(1,), form="B*S**-b"))
     assert set(report.frame("parameter")["name"]) == {"B", "b"}
     assert result(report, "parameter", "rbp_1", name="b")["parameter"] == pytest.approx(0.2, abs=1e-3)
 

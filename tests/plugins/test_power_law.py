@@ -15,14 +15,15 @@ from rbptrack.analysis import BadInput, Runs
 from rbptrack.analysis.plugin import make_plugin_from_words
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes, example_runs
+from tests.plugins.families_in_memory import family_runs
 from tests.plugins.reports import result
-from tests.rank_tables import rank_table
+from tests.rank_tables import power_law_rank_table, rank_table
 
 
 @pytest.fixture
 def _no_figures(monkeypatch):
     """Replace the functions that draw figures. Drawing takes most of the time of a small report."""
-    monkeypatch.setattr(power_law, "explorer", lambda points, laws: None)
+    monkeypatch.setattr(power_law, "explorer", lambda points, laws, k: None)
     monkeypatch.setattr(power_law, "intervals", lambda *frame, **look: None)
 
 
@@ -162,7 +163,8 @@ def test_headline_counts_laws_with_positive_exponent():
 @pytest.mark.parametrize(
     ("sizes", "questions"),
     [
-        (2, {"alpha", "delta", "improvement"}),
+        (1, {"ce", "rbp_1", "rbp_10", "rbp_100"}),
+        (2, {"ce", "rbp_1", "rbp_10", "rbp_100", "alpha", "delta", "improvement"}),
         (3, {"alpha", "delta", "improvement"}),
         (4, {"alpha", "delta", "held_out", "improvement"}),
         (6, {"alpha", "delta", "held_out", "improvement"}),
@@ -182,20 +184,42 @@ def test_power_law_of_two_sizes_has_no_p_and_no_verdicts(sizes, has_tests):
 
 def test_power_law_of_one_size_has_points_and_a_note_but_no_law():
     report = report_of(rows_of("f", 0.2, 0.1, 1))
-    assert not report.questions
     assert report.notes
-    assert "model.family" in report.headline
     assert len(report.tables["points"]) == 4
-    assert not report.figures
+    assert list(report.figures) == ["curves"]
+    assert report.frame("ce")["ce"].item() == pytest.approx(report.tables["points"].query("k == 0")["y"].item())
+    assert report.frame("rbp_10")["rbp_10"].item() == report.tables["points"].query("k == 10")["value"].item()
+
+
+def test_values_without_a_law_have_intervals_over_documents() -> None:
+    tables = {s: power_law_rank_table(s, alpha=0.1) for s in (1e5, 1e6)}
+    report = PowerLaw(k=(5,)).analyze(family_runs(tables))
+    values = report.frame("rbp_5")
+    for s, row in zip(tables, values.to_dict("records"), strict=True):
+        assert row["rbp_5"] == pytest.approx(tables[s].histogram().rbp(5))
+        assert row["low"] < row["rbp_5"] < row["high"]
+    assert not report.leading_columns
+
+
+@without_figures
+def test_table_of_laws_says_which_k_were_tested() -> None:
+    tables = {s: power_law_rank_table(s, alpha=0.1) for s in (1e5, 1e6, 1e7, 1e8)}
+    report = PowerLaw(k=(5,)).analyze(family_runs(tables))
+    laws = report.tables["laws"].set_index("k")
+    assert set(report.leading_columns) <= set(laws)
+    assert laws.loc[5, "verdict_alpha"].startswith("above")
+    assert laws.loc[0, "verdict_alpha"].startswith("above")
+    assert "not tested" in laws.loc[4, "verdict_alpha"]
+    assert set(report.frame("alpha")["metric"]) == {"ce", "rbp_5"}
 
 
 @without_figures
 def test_power_law_of_five_documents_has_intervals_of_scatter_alone_and_a_note():
     """They are the intervals of the same metrics without documents."""
     runs = example_runs(documents=5, families={"alpha": 6})
-    report = PowerLaw(ks=(1,)).analyze(runs)
+    report = PowerLaw(k=(1,)).analyze(runs)
     imported = runs.frame.assign(without_ranks=True).drop(columns="name")
-    expected = PowerLaw(ks=(1,)).analyze(Runs(imported, RankTables({}))).frame("alpha")
+    expected = PowerLaw(k=(1,)).analyze(Runs(imported, RankTables({}))).frame("alpha")
     np.testing.assert_allclose(report.frame("alpha")[["low", "high"]], expected[["low", "high"]])
     assert np.isfinite(expected[["low", "high"]]).all(axis=None)
     assert report.tables["points"][["low", "high"]].isna().all(axis=None)
@@ -292,8 +316,8 @@ def test_forecasts_are_on_the_laws_and_have_intervals():
 @pytest.mark.parametrize(
     "word",
     [
-        "ks=0",
-        "ks=1,x",
+        "k=0",
+        "k=1,x",
         "margin=0",
         "margin=-1",
         "margin=2",

@@ -41,7 +41,7 @@ def runs_of_checkpoints(sizes: int = 4, **columns: Any) -> Runs:
 
 
 def test_law_of_additive_checkpoints_describes_them_exactly_and_has_no_exponents(tmp_path: Path) -> None:
-    report = Training(ks=(1,)).analyze(runs_of_checkpoints())
+    report = Training(k=(1,)).analyze(runs_of_checkpoints())
     law = report.tables["law"].set_index("metric")
     np.testing.assert_allclose(law["R2"].astype(float), 1.0, atol=1e-6)
     np.testing.assert_allclose(law["largest_deviation"].astype(float), 0.0, atol=1e-4)
@@ -52,7 +52,7 @@ def test_law_of_additive_checkpoints_describes_them_exactly_and_has_no_exponents
 
 
 def test_change_is_exponent_at_the_largest_minus_that_at_the_smallest_number_of_tokens() -> None:
-    report = Training(ks=(1,)).analyze(runs_of_checkpoints())
+    report = Training(k=(1,)).analyze(runs_of_checkpoints())
     alphas = report.frame("alpha").set_index(["metric", "D"])["alpha"]
     for row in report.frame("change").to_dict("records"):
         first, last = alphas[row["metric"], 64 * 2048.0], alphas[row["metric"], 1024 * 2048.0]
@@ -65,14 +65,14 @@ def test_change_of_multiplicative_checkpoints_is_not_found() -> None:
     size, tokens = (frame[name].astype(float) for name in ("non_embedding_params", "training_tokens"))
     noise = np.exp(np.random.default_rng(0).normal(0, 0.003, len(frame)))
     frame["ce"] = 30 * size**-0.1 * tokens**-0.1 * noise
-    report = Training(ks=()).analyze(Runs(frame, RankTables({})))
+    report = Training(k=()).analyze(Runs(frame, RankTables({})))
     assert report.frame("change")["verdict"].tolist() == ["undecided"]
     assert "(1 undecided)" in report.headline
 
 
 def test_alpha_at_each_number_of_tokens_is_that_of_its_checkpoints() -> None:
     runs = runs_of_checkpoints()
-    alpha = Training(ks=(1,)).analyze(runs).frame("alpha")
+    alpha = Training(k=(1,)).analyze(runs).frame("alpha")
     assert sorted(alpha.loc[alpha["metric"] == "ce", "D"]) == [step * 2048.0 for step in STEPS]
     last = runs.frame[runs.frame["training_tokens"] == 1024 * 2048]
     slope = np.polyfit(np.log(last["non_embedding_params"].astype(float)), np.log(last["ce"].astype(float)), 1)[0]
@@ -81,13 +81,13 @@ def test_alpha_at_each_number_of_tokens_is_that_of_its_checkpoints() -> None:
 
 
 def test_training_does_not_need_names_of_checkpoints() -> None:
-    with_names = Training(ks=(1,)).analyze(runs_of_checkpoints(3))
-    without_names = Training(ks=(1,)).analyze(runs_of_checkpoints(3, checkpoint=None))
+    with_names = Training(k=(1,)).analyze(runs_of_checkpoints(3))
+    without_names = Training(k=(1,)).analyze(runs_of_checkpoints(3, checkpoint=None))
     pd.testing.assert_frame_equal(with_names.frame("alpha"), without_names.frame("alpha"))
 
 
 def test_training_of_metric_that_a_checkpoint_lacks_has_no_results_but_a_note() -> None:
-    report = Training(ks=()).analyze(runs_of_checkpoints(3, ce=[1.0, None, *[2.0] * 13]))
+    report = Training(k=()).analyze(runs_of_checkpoints(3, ce=[1.0, None, *[2.0] * 13]))
     assert not report.tables
     assert any("No metric" in note for note in report.notes)
 
@@ -97,7 +97,7 @@ def test_training_fits_one_law_for_each_kind_of_candidates() -> None:
     of_vocabulary = frame.assign(candidates="vocabulary")
     of_tokenizer = frame.assign(candidates="tokenizer", ce=0.8 * frame["ce"], run_id="other " + frame["run_id"])
     both = pd.concat([of_vocabulary, of_tokenizer], ignore_index=True)
-    report = Training(ks=()).analyze(Runs(both.drop(columns="name"), RankTables({})))
+    report = Training(k=()).analyze(Runs(both.drop(columns="name"), RankTables({})))
     kinds = {"toy candidates tokenizer", "toy candidates vocabulary"}
     assert set(report.tables["law"]["family"]) == kinds
     assert set(report.frame("alpha")["family"]) == set(report.frame("change")["family"]) == kinds
@@ -108,8 +108,8 @@ def test_training_counts_checkpoint_that_has_two_names_once() -> None:
     frame = runs_of_checkpoints().frame.drop(columns="name")
     last = frame[frame["checkpoint"] == "step1024"].head(3)
     main = last.assign(checkpoint=None, run_id="main " + last["run_id"], model=last["model"].str.partition("@")[0])
-    report = Training(ks=(1,)).analyze(Runs(pd.concat([frame, main], ignore_index=True), RankTables({})))
-    pd.testing.assert_frame_equal(report.results, Training(ks=(1,)).analyze(runs_of_checkpoints()).results)
+    report = Training(k=(1,)).analyze(Runs(pd.concat([frame, main], ignore_index=True), RankTables({})))
+    pd.testing.assert_frame_equal(report.results, Training(k=(1,)).analyze(runs_of_checkpoints()).results)
     assert any("the same checkpoint" in note for note in report.notes)
 
 
@@ -121,7 +121,7 @@ def test_headline_counts_the_families_whose_exponent_grows() -> None:
     toy["ce"] = 30 * size**-0.1 * noise
     zoo = toy.assign(family="zoo", run_id="zoo " + toy["run_id"], model="zoo " + toy["model"])
     zoo["ce"] = 30 * size ** -(0.1 + 0.1 * np.log(tokens / tokens.min()) / np.log(16)) * noise
-    report = Training(ks=()).analyze(Runs(pd.concat([toy, zoo], ignore_index=True), RankTables({})))
+    report = Training(k=()).analyze(Runs(pd.concat([toy, zoo], ignore_index=True), RankTables({})))
     assert report.frame("change").set_index("family").loc["zoo", "change"] == pytest.approx(0.1, abs=0.002)
     assert "in 1 of 2" in report.headline
 
@@ -140,7 +140,7 @@ def test_training_of_one_number_of_tokens_has_no_results_but_notes() -> None:
 
 
 class TestContract(AnalyzerContract):
-    analyzer = Training(ks=(1,))
+    analyzer = Training(k=(1,))
 
     def runs(self, *, documents: int = 30) -> Runs:
         return runs_of_checkpoints(3)

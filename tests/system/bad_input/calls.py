@@ -49,7 +49,7 @@ RUNS: dict[str, list[Any]] = {
 }
 POWER_LAW: dict[str, list[Any]] = {
     "nothing": [1],
-    "ks": ["x", [0], [1.5], None, [[1]], -1],
+    "k": ["x", [0], [1.5], None, [[1]], -1],
     "margin": [-1, math.nan, "x"],
     "form": ["a*", 3, "S", "a+b+c+d+e+f", "__import__('os')"],
     "at": ["x", -1, math.nan],
