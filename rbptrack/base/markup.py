@@ -11,21 +11,24 @@ if TYPE_CHECKING:
 _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%#_{}$"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    | {"<": r"\textless{}", ">": r"\textgreater{}", "±": r"$\pm$", "\n": " ", "\r": " "}
+    | {"<": "$<$", ">": "$>$", "±": r"$\pm$", "∞": r"$\infty$", "²": "$^2$", "−": "$-$", "\n": " ", "\r": " "}
+    | {"α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "μ": r"$\mu$", "σ": r"$\sigma$", "Δ": r"$\Delta$"}
+    | {"\N{NO-BREAK SPACE}": "~", "≥": r"$\geq$", "≤": r"$\leq$", "·": r"$\cdot$"}
 )
+_NEGATIVE = re.compile(r"(?<![\w.)])-(?=\d)")
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|$&~]|(?<![^\W_])_|_(?![^\W_])")  # an underscore within a word is plain text
 _FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n")  # a spreadsheet computes a cell that begins with these
 
 
 def latex_text(text: str) -> str:
-    r"""Escape a text for LaTeX, which then prints it unchanged.
+    r"""Escape a text for LaTeX, which then prints it unchanged. The minus of a number becomes that of mathematics.
 
     Examples:
         >>> latex_text(r"$\input{/etc/passwd}$")
         '\\$\\textbackslash{}input\\{/etc/passwd\\}\\$'
 
     """
-    return text.translate(_LATEX)
+    return _NEGATIVE.sub("$-$", text.translate(_LATEX))
 
 
 def markdown_text(text: str) -> str:

@@ -12,7 +12,8 @@ import typer
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import format_number, short_path
-from rbptrack.cli.options import ExtraPage, Ks, Selection, parse_ks, select_all, with_selection
+from rbptrack.cli.options import ExtraPage, Figures, Ks, PaperWidth, Selection, parse_ks, select_all, with_selection
+from rbptrack.cli.report import write_figures
 from rbptrack.console.output import command_line, print_text
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def compare(
         ),
     ] = None,
     out: ExtraPage = None,
+    figures: Figures = None,
+    width: PaperWidth = None,
 ) -> int:
     """Compare two measurements of the same tokens, token by token."""
     import pandas as pd
@@ -59,9 +62,11 @@ def compare(
     for name in _EXPLAINED_COLUMNS:
         if name in report.results:
             print_text(f"{name}: {report.term(name).meaning}")
+    pair = runs[runs["run_id"].isin([first["run_id"], second["run_id"]])]
     if out is not None:
-        pair = runs[runs["run_id"].isin([first["run_id"], second["run_id"]])]
         _write_pages(pair, analysis, out, title=f"{first['name']} and {second['name']}", command=command_line())
+    if figures:
+        write_figures(pair, [analysis], Path("figures"), figures, width=width)
     num_unreadable = print_unreadable(runs, [analysis])
     if tolerance is None:
         return 1 if num_unreadable else 0

@@ -41,6 +41,14 @@ def list_(
     elif form == "table":
         print_table(main_columns(frame), by_importance=["dataset", "CE", "RBP_10"])
         print_text(counted(len(frame), "measurement"))
+    elif form == "latex":
+        from rbptrack.reporting import describe_measured, latex_table
+
+        caption = (
+            "S: parameters without embeddings and output head; CE: cross-entropy, nats per token; RBP_k: share of "
+        )
+        caption += "tokens with rank at most k; ±: standard error over documents. "
+        sys.stdout.write(latex_table(main_columns(frame), caption + describe_measured(frame)))
     else:
         from rbptrack.reporting import table_text  # imports Altair, which doubles the running time
 

@@ -79,7 +79,14 @@ Words = Annotated[
 PluginOptions = Annotated[list[str], typer.Argument(metavar="OPTION=VALUE ...", help="options of the plugin")]
 PluginsPath = Annotated[list[str], list_option("FOLDER,...", "additional folders of plugins")]
 Figures = Annotated[
-    Literal["svg", "png", "pdf"] | None, typer.Option("--format", help="also write the figures, into a folder")
+    Literal["svg", "png", "pdf", "latex"] | None,
+    typer.Option("--format", help="also write the figures, or the tables in LaTeX, into a folder"),
+]
+PaperWidth = Annotated[
+    Literal["column", "page"] | None,
+    typer.Option(
+        "--width", help="width of figures in PDF: a column (3.25 inches) or a page (6.75 inches), in 8 points"
+    ),
 ]
 Ks = Annotated[
     str, typer.Option("--k", metavar="K,...", help="the k of RBP_k that tables and figures show, such as 10,20")

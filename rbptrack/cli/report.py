@@ -18,6 +18,7 @@ from rbptrack.cli.options import (
     Figures,
     Ks,
     OpenPage,
+    PaperWidth,
     PluginOptions,
     PluginsPath,
     Selection,
@@ -40,6 +41,10 @@ def report(
     open_: OpenPage = False,
     figures: Figures = None,
     k: Ks = "",
+    width: PaperWidth = None,
+    methods: Annotated[
+        bool, typer.Option("--methods", help="only print a paragraph about the methods, for a paper")
+    ] = False,
     analyzers: Annotated[
         list[str], list_option("NAME,...", "only these analyzers; patterns are allowed", completion.complete_analyzers)
     ] = NO_VALUES,
@@ -49,7 +54,7 @@ def report(
     from rbptrack.analysis.plugin import make_plugin_with_ks
     from rbptrack.console.progress import spinner
     from rbptrack.discovery import ANALYZERS, find_plugins
-    from rbptrack.reporting import print_summary, print_unreadable, render, run_analyzers
+    from rbptrack.reporting import describe_methods, print_summary, print_unreadable, render, run_analyzers
     from rbptrack.tracking.names import READING_FILE
 
     plugins = find_plugins(ANALYZERS, plugins_path)
@@ -58,6 +63,9 @@ def report(
     for error in plugins.broken:
         print_problem(str(error), error.trace)
     runs = selection.runs()
+    if methods:
+        print_text(describe_methods(runs))
+        return 0
     with spinner(f"analysing {len(runs)} measurements"):
         analyses = run_analyzers(runs, chosen)
     print_summary(analyses)
@@ -75,7 +83,7 @@ def report(
         print_text(f"report   {short_path(address)}")
     if figures:
         folder = out.with_name(f"{out.stem}-figures") if out else Path("figures")
-        _write_figures(analyses, folder, figures, ks)
+        write_figures(runs, analyses, folder, figures, ks, width)
     if open_ and address:
         open_in_browser(address if "://" in address else Path(address).absolute().as_uri())
     num_unreadable = print_unreadable(runs, analyses)
@@ -97,6 +105,7 @@ def analyze(
     options: PluginOptions = NO_VALUES,
     figures: Figures = None,
     k: Ks = "",
+    width: PaperWidth = None,
     plugins_path: PluginsPath = NO_VALUES,
     help_: Annotated[bool, typer.Option("--help", "-h", help="show this help, or the options of ANALYZER")] = False,
 ) -> int:
@@ -128,7 +137,7 @@ def analyze(
     if address:
         print_text(f"report   {short_path(address)}")
     if figures:
-        _write_figures(analyses, Path("figures"), figures, ks)
+        write_figures(runs, analyses, Path("figures"), figures, ks, width)
     return 1 if print_unreadable(runs, analyses) else 0
 
 
@@ -170,16 +179,26 @@ def _save_reports(selection: Selection, runs: Runs, analyses: Sequence[Analysis]
         return ""
 
 
-def _write_figures(analyses: Sequence[Analysis], folder: Path, form: str, ks: Sequence[int]) -> None:
-    """Write the figures of analyses. If `ks` begins with 0, a figure with a slider for k shows cross-entropy."""
+def write_figures(
+    runs: Runs, analyses: Sequence[Analysis], folder: Path, form: str, ks: Sequence[int] = (), width: str | None = None
+) -> None:
+    """Write the figures of analyses, or their tables in LaTeX, into a folder.
+
+    If `ks` begins with 0, a figure with a slider for k shows cross-entropy.
+    """
     if folder.exists() and not folder.is_dir():
         raise BadInput(
             f"{folder} is {describe_kind(folder)}, but figures are written into a folder of this name. Rename it, or "
             "remove it"
         )
-    from rbptrack.reporting import save_figures
+    from rbptrack.reporting import save_figures, save_latex
 
-    written, notes = save_figures(analyses, folder, form, ks[0] if ks else None)
+    if form == "latex":
+        written, notes = save_latex(runs, analyses, folder)
+    else:
+        written, notes = save_figures(analyses, folder, form, ks[0] if ks else None, width)
     for note in notes:
         print_problem(note)
-    print_text(f"figures  {counted(len(written), 'file')} in {short_path(folder)}")
+    print_text(
+        f"{'tables ' if form == 'latex' else 'figures'}  {counted(len(written), 'file')} in {short_path(folder)}"
+    )

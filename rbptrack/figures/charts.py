@@ -7,6 +7,7 @@ chart the look of the page. The title of an axis is the name of its column. To c
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,12 @@ FAINT = "#888888"
 GRID = "#e6e6e6"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 _MAX_DOTS = 30  # of a line
+_PAPER_WIDTHS = {"column": 234, "page": 486}  # points: 3.25 and 6.75 inches
+_PAPER_TEXT = 8  # points
+_PAPER_HEIGHT = 130  # points, of a panel
+_MIN_PANEL_WIDTH = 110  # points, of a panel with its axis
+_MIN_CHART_WIDTH = 200  # points, of a chart beside another one
+_MAX_ATTEMPTS = 6  # to fit a chart into a width
 FORMATS = ("svg", "png", "pdf")
 
 
@@ -92,7 +99,7 @@ def themed(chart: Any) -> Any:
     return copy
 
 
-def save(chart: Any, path: Path | str, k: int | None = None) -> Path:
+def save(chart: Any, path: Path | str, k: int | None = None, width: str | None = None) -> Path:
     """Save a chart as a file, and return the path.
 
     Args:
@@ -100,6 +107,8 @@ def save(chart: Any, path: Path | str, k: int | None = None) -> Path:
         path: the file. Its suffix chooses the format: .svg, .png or .pdf.
         k: the k at which the explorer is drawn; by default the k that it shows at first. If its grid lacks this k, it
             is drawn at the nearest one; if k is 0, it is drawn for cross-entropy. Other charts ignore k.
+        width: `column` (3.25 inches) or `page` (6.75 inches) for a figure of this width in a paper, with texts of 8
+            points; None for the width on the page.
 
     Raises:
         BadInput: the suffix is another one, or the path is a link, a folder or a device.
@@ -114,10 +123,53 @@ def save(chart: Any, path: Path | str, k: int | None = None) -> Path:
         spec = themed(chart).to_dict(validate=False)
     except Exception as error:  # a plugin may return a chart that is not valid Vega-Lite, and Altair raises many types
         raise CannotDraw(f"{type(error).__name__}: {first_line(error)}") from error
+    if width and width not in _PAPER_WIDTHS:
+        raise unknown_name("width of a figure", width, _PAPER_WIDTHS)
     if k is not None and "explorer" in spec.get("usermeta", {}):
         _set_explorer_k(spec, k)
+    if width:
+        _fit_to_paper(spec, _PAPER_WIDTHS[width])
     write_whole(path, _draw_spec(spec, file_format))
     return path
+
+
+def _fit_to_paper(spec: dict[str, Any], width: int) -> None:
+    """Change the widths of the panels so that the whole chart has a width in points, with texts of 8 points.
+
+    The parts of the explorer stand below each other if the width is that of a column. The widths of axes and legends
+    depend on their texts, so the chart is drawn to measure it.
+    """
+    texts = {"labelFontSize": _PAPER_TEXT, "titleFontSize": _PAPER_TEXT}
+    look: dict[str, Any] = dict.fromkeys(("axis", "legend", "header"), texts)
+    look |= {"title": {"fontSize": _PAPER_TEXT}, "line": {"strokeWidth": 1}, "rule": {"strokeWidth": 0.75}}
+    spec["config"] = dict(update_nested(spec["config"], look | {"point": {"size": 14}}, copy=True))
+    if "hconcat" in spec and width < 2 * _MIN_CHART_WIDTH:
+        spec["vconcat"] = spec.pop("hconcat")
+        spec["vconcat"][1]["spec"]["height"] = _PAPER_HEIGHT
+    for chart in _charts_of(spec):
+        panel = chart.get("spec", chart)
+        if isinstance(panel.get("height"), int | float):
+            panel["height"] = min(panel["height"], _PAPER_HEIGHT)
+        if "columns" in chart:
+            chart["columns"] = min(chart["columns"], max(1, width // _MIN_PANEL_WIDTH))
+    for _ in range(_MAX_ATTEMPTS):
+        svg = draw("vegalite_to_svg", vl_spec=spec).decode()
+        spare = width - float(re.findall(r'<svg[^>]* width="([\d.]+)"', svg)[0])
+        if abs(spare) < 1:
+            break
+        for chart in _charts_of(spec):
+            panel = chart.get("spec", chart)
+            columns = chart.get("columns", 1)
+            panel_width = panel.get("width", 240) + spare / columns / len(spec.get("hconcat", [1]))
+            if panel_width < _MIN_PANEL_WIDTH / 2 and columns > 1:  # labels take most of the width
+                chart["columns"] = columns - 1
+            panel["width"] = max(_MIN_PANEL_WIDTH / 2, panel_width)
+
+
+def _charts_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the charts of a specification that have a width: single charts, and charts with panels."""
+    parts = spec.get("hconcat") or spec.get("vconcat")
+    return [chart for part in parts for chart in _charts_of(part)] if parts else [spec]
 
 
 def _set_explorer_k(spec: dict[str, Any], k: int) -> None:

@@ -36,8 +36,8 @@ SHOWN_K = 10
 """The k that the explorer shows at first if its caller does not choose one."""
 
 _METRIC_LABELS = {"rbp": "RBP_k", "ce": "cross-entropy"}
-_EXPONENTS = "exponent α (dashed: cross-entropy; band: 95% for all k together)"
-_EXPONENTS_OF_CE = "exponent α of cross-entropy (dashed) and of RBP_k"
+_EXPONENTS = "exponent α (dashed: CE; band: 95% for all k)"
+_EXPONENTS_OF_CE = "exponent α of CE (dashed) and of RBP_k"
 _LAW_KEYS = ["family", "dataset", "metric", "k"]
 _MAX_EXTENSION = 3.0  # intervals extend an axis at most to this factor times the points
 

@@ -4,6 +4,7 @@ from rbptrack.base.formatting import estimate_text
 from rbptrack.reporting.analyses import Analysis, run_analyzers
 from rbptrack.reporting.comparison import comparison_report
 from rbptrack.reporting.page import render
+from rbptrack.reporting.paper import describe_measured, describe_methods, latex_table, save_latex
 from rbptrack.reporting.reading import MAX_TOKENS, render_reading
 from rbptrack.reporting.save import save_figures, save_reports
 from rbptrack.reporting.tables import ResultsTable, report_metrics, results_tables, table_text
@@ -14,7 +15,10 @@ __all__ = [
     "Analysis",
     "ResultsTable",
     "comparison_report",
+    "describe_measured",
+    "describe_methods",
     "estimate_text",
+    "latex_table",
     "print_report",
     "print_summary",
     "print_unreadable",
@@ -24,6 +28,7 @@ __all__ = [
     "results_tables",
     "run_analyzers",
     "save_figures",
+    "save_latex",
     "save_reports",
     "table_text",
 ]

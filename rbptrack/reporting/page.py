@@ -33,6 +33,7 @@ from rbptrack.reporting.analyses import Analysis, first_sentences
 from rbptrack.reporting.tables import (
     KEYS,
     ResultsTable,
+    is_column_of_numbers,
     table_text,
     value_text,
 )
@@ -43,7 +44,6 @@ _MAX_LINK_BYTES = 180_000  # bytes of the links to all tables together. Tables t
 _MAX_ROWS = 100  # rows of a folded table on the page. Its CSV has all rows
 _MAX_LINE = 120  # characters. A longer sentence may not fit into a line of the page
 _CLAUSE_END = re.compile(r"; (?![^()]*\))|(?<=[a-z)])\. (?=[A-Z])")  # a semicolon in brackets does not end a clause
-_NUMBER = re.compile(r"([+-]?[\d.,]+(e[+-]?\d+)?[kMBT%]?( \(.*\))?)?")  # with or without its interval
 _GLYPHS = "●■▲◆✚▼◀▶"  # the characters for charts.SHAPES, in the same order
 
 
@@ -312,7 +312,8 @@ def _table(table: ResultsTable, *, max_rows: int | None = None) -> Table:
     columns = []
     for title in table.titles:
         name = table.names[title]
-        kind = "key" if name in ("family", "dataset") else _kind_of_texts(table.frame[title])
+        kind = "number" if is_column_of_numbers(table.frame[title]) else "word"
+        kind = "key" if name in ("family", "dataset") else kind
         columns.append(Column(title, table.report.term(name).meaning, kind))
     titles = [column.title for column in columns if column.kind == "key"]
     frame = table.frame.head(max_rows or len(table.frame))
@@ -322,13 +323,8 @@ def _table(table: ResultsTable, *, max_rows: int | None = None) -> Table:
 
 def _plain_table(frame: pd.DataFrame) -> Table:
     """Convert a table of texts for the page."""
-    columns = [Column(str(name), "", _kind_of_texts(frame[name])) for name in frame]
+    columns = [Column(str(name), "", "number" if is_column_of_numbers(frame[name]) else "word") for name in frame]
     return Table(columns, frame.to_numpy().tolist(), keys=[{}] * len(frame))
-
-
-def _kind_of_texts(texts: pd.Series[Any]) -> str:
-    """Return the kind of a column: `number`, which is aligned on the right, or `word`."""
-    return "number" if all(_NUMBER.fullmatch(str(text)) for text in texts) else "word"
 
 
 def _count_measurements(runs: Runs) -> str:

@@ -123,7 +123,7 @@ def describe_analysis(analysis: Analysis, command: str) -> str:
 
 
 def save_figures(
-    analyses: Sequence[Analysis], folder: Path, form: str, k: int | None = None
+    analyses: Sequence[Analysis], folder: Path, form: str, k: int | None = None, width: str | None = None
 ) -> tuple[list[Path], list[str]]:
     """Draw all figures of analyses into a folder, as files named `<analyzer>-<figure>.<form>`.
 
@@ -131,6 +131,7 @@ def save_figures(
         analyses: the analyses. A failed analysis has no figures.
         folder: the folder. It is made if it does not exist.
         form: the format of the files: `svg`, `png` or `pdf`.
+        width: `column` or `page` for the width of a column or a page of a paper; None for the width on the page.
         k: the k that the explorer shows; 0 stands for cross-entropy, and None for the k that its analyzer chose.
 
     Returns:
@@ -143,7 +144,7 @@ def save_figures(
     for analysis in analyses:
         for name, chart in analysis.report.figures.items() if analysis.report else ():
             try:
-                paths.append(charts.save(chart, folder / f"{file_part(f'{analysis.name}-{name}')}.{form}", k))
+                paths.append(charts.save(chart, folder / f"{file_part(f'{analysis.name}-{name}')}.{form}", k, width))
             except (CannotDraw, BadInput) as error:
                 notes.append(f"{analysis.name}: the figure {name} cannot be drawn: {error}")
     return paths, notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,8 @@ from rbptrack.base import markup
 from rbptrack.base.escape import metric_part
 from rbptrack.base.formatting import estimate_text, number_text
 from rbptrack.ranks.names import CE, parse_rbp_name
+
+_NUMBER = re.compile(r"([+-]?[\d.,]+(e[+-]?\d+)?[kMBT%]?( (\(.*\)|± [\d.]+))?)?")
 
 KEYS = ["family", "dataset", "metric"]
 """The first key columns of every question. Further ones depend on the question."""
@@ -173,18 +176,26 @@ def value_text(value: Any, term: Term) -> str:
     return str(value)
 
 
-def table_text(frame: pd.DataFrame, style: Literal["csv", "markdown", "latex"]) -> str:
-    """Write a whole table as CSV, Markdown or LaTeX."""
+def table_text(frame: pd.DataFrame, style: Literal["csv", "markdown"]) -> str:
+    """Write a whole table as CSV or Markdown."""
     if style == "csv":
         return markup.csv_text(frame, "%.6g")
     head = list(map(str, frame.columns))
-    body = [["" if _is_missing(value) else str(value) for value in row] for row in frame.itertuples(index=False)]
-    if style == "latex":
-        lines = [" & ".join(map(markup.latex_text, cells)) + r" \\" for cells in (head, *body)]
-        rules = [r"\begin{tabular}{" + "l" * len(head) + "}", r"\hline", lines[0], r"\hline"]
-        return "\n".join([*rules, *lines[1:], r"\hline", r"\end{tabular}"]) + "\n"
+    body = [list(map(cell_text, row)) for row in frame.itertuples(index=False)]
     rows = ["| " + " | ".join(map(markup.markdown_text, cells)) + " |" for cells in (head, *body)]
     return "\n".join([rows[0], "|" + " --- |" * len(head), *rows[1:]]) + "\n"
+
+
+def cell_text(value: Any) -> str:
+    """Write a value of any table: nothing if it is missing, and floats with four significant digits."""
+    if _is_missing(value):
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def is_column_of_numbers(texts: pd.Series[Any]) -> bool:
+    """Return whether all texts of a column are numbers, with or without an interval, or empty."""
+    return all(_NUMBER.fullmatch(str(text)) for text in texts)
 
 
 def report_metrics(report: Report) -> dict[str, float]:

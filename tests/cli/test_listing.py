@@ -110,7 +110,7 @@ def test_list_as_markdown_writes_a_number_and_its_error_into_one_cell(run_in_sto
 def test_list_as_latex_writes_a_number_and_its_error_into_one_cell(run_in_store: RunCommand) -> None:
     latex = run_in_store("list --dataset code --format latex")[1]
     assert re.search(r"& \d\.\d+ \$\\pm\$ 0\.\d+ &", latex)
-    assert r"RBP\_10" in latex
+    assert "RBP$_{10}$" in latex
 
 
 def test_show_accepts_a_name_a_config_or_the_beginning_of_a_run_id(run_in_store: RunCommand) -> None:

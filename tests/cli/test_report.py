@@ -167,3 +167,19 @@ def test_commands_fail_and_keep_a_damaged_file_that_makes_their_results_incomple
     assert code == 1
     assert path.parts[-3] in out + err
     assert path.read_bytes() == cut
+
+
+def test_report_methods_prints_models_texts_and_versions(run_in_store: RunCommand) -> None:
+    code, out, _ = run_in_store("report --methods --dataset code")
+    assert code == 0
+    for text in ("nano (6k", "code", "24 documents", "jackknife", "rbptrack"):
+        assert text in " ".join(out.split())
+
+
+def test_report_writes_tables_of_the_chosen_k_in_latex(run_in_store: RunCommand, tmp_path: Path) -> None:
+    words = "report --analyzers power_law --format latex --k 7 --dataset code"
+    assert run_in_store(f"{words} --out {tmp_path / 'page.html'}")[0] == 0
+    tables = (tmp_path / "page-figures/power_law.tex").read_text()
+    assert "RBP$_{7}$" in tables
+    assert "RBP$_{10}$" not in tables
+    assert tables.count(r"\toprule") == tables.count(r"\bottomrule") >= 1

@@ -305,3 +305,15 @@ def test_ticks_lie_on_their_axis_and_are_few(low: float, span: float) -> None:
     assert 1 <= len(ticks) <= 10
     assert all(low <= tick <= low * span for tick in ticks)
     assert ticks == sorted(set(ticks))
+
+
+@pytest.mark.parametrize(("width", "points"), [("column", 234), ("page", 486)])
+def test_save_fits_a_figure_to_the_width_of_a_column_or_a_page_of_a_paper(
+    width: str, points: int, tmp_path: Path
+) -> None:
+    frame = pd.DataFrame({"family": "a", "dataset": ["x", "y"] * 3, "S": [1, 1, 10, 10, 100, 100], "y": range(1, 7)})
+    path = charts.save(charts.facets(frame, x="S", y="y"), tmp_path / "figure.svg", width=width)
+    drawn = re.search(r'<svg[^>]* width="([\d.]+)"', path.read_text())
+    assert drawn
+    assert float(drawn[1]) == pytest.approx(points, abs=2)
+    assert 'font-size="8px"' in path.read_text()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rbptrack.analysis import Report, Term
 from rbptrack.base.formatting import estimate_text, p_text
 from rbptrack.console.tables import table_lines
-from rbptrack.reporting import Analysis, print_report
+from rbptrack.reporting import Analysis, latex_table, print_report
 from rbptrack.reporting.tables import report_metrics, results_tables, table_text
 from rbptrack.reporting.terminal import columns_by_importance
 from rbptrack.stats import Estimate
@@ -188,8 +188,13 @@ def test_table_text_in_markdown_escapes_bars_and_underscores() -> None:
     ]
 
 
-def test_table_text_in_latex_escapes_percent_signs_and_underscores() -> None:
-    assert r"50\%\_x &  \\" in table_text(TABLE_WITH_SPECIAL_CHARACTERS, "latex")
+def test_latex_table_escapes_texts_and_aligns_numbers_on_the_right() -> None:
+    assert r"50\%\_x &  \\" in latex_table(TABLE_WITH_SPECIAL_CHARACTERS, "100%")
+    table = latex_table(pd.DataFrame({"metric": ["RBP_10"], "α": ["-0.1 (-0.2 to 0.0)"], "n": [3]}), "n_1")
+    assert r"\begin{tabular}{lrr}" in table
+    assert r"RBP$_{10}$ & $-$0.1 ($-$0.2 to 0.0) & 3 \\" in table
+    assert r"\caption{n\_1}" in table
+    assert r"\toprule" in table
 
 
 @pytest.mark.parametrize(("p", "text"), [(math.nan, ""), (1e-9, "p < 0.001"), (0.04, "p = 0.040"), (1.0, "p = 1.000")])
