@@ -118,7 +118,7 @@ TYPOS = {
     "report --analyzers powerlaw": "power_law",
     "report --opne": "--open",
     "analyze powerlaw": "Did you mean power_law?",
-    "analyze power_law kss=1": "Did you mean ks?",
+    "analyze power_law margn=0.1": "Did you mean margin?",
     "analyze power_law k=0": "k=0",
     "analyze power_law nano": "key=value",
     "analyze powerlaw --help": "Did you mean power_law?",
