@@ -11,7 +11,7 @@ Tokens are divided into classes by kind (word, identifier, number, punctuation, 
 word, and by their frequency in the dataset. All of these need token ids; the first two also need the texts of tokens.
 Bins of positions double in width. All bins use the same documents: those that are long enough to reach the last bin. If
 the classes are groups (`dataset.group`, such as books or sites), errors are computed over documents. For all other
-classes, errors are computed over groups if groups are known.
+classes, errors are computed over groups if groups are known. Near copies of a document are a group, but not a class.
 
 Tokens differ in length between groups and fields. CE per token alone therefore does not show which text is harder.
 """
@@ -300,6 +300,8 @@ class Breakdown(Analyzer):
             metrics = [CE, *map(rbp_name, family.ks_below_vocab(self.k))]
             for by, classes in sizes[0].names.items():
                 if not all(size.names.get(by) == classes for size in sizes):
+                    continue
+                if by == GROUP and family.rows["group"].isna().all():  # groups of near copies are not classes
                     continue
                 for i, name in enumerate(classes):
                     pairs = [_class_and_rest(size.sums[by], i) for size in sizes]

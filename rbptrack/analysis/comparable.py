@@ -25,10 +25,12 @@ def without_repeats(frame: pd.DataFrame) -> pd.DataFrame:
 
     A model may be measured on the same texts with and without a reference model, or with and without groups of
     documents. Such measurements have equal ranks. Rows without a reference are then kept. If all rows have a reference,
-    the rows with the first reference by name and commit are kept. Of these rows, the rows with groups are kept.
+    the rows with the first reference by name and commit are kept. Of these rows, the rows with groups are kept. Groups
+    that a field of the dataset names come before groups of near copies.
     """
     reference = (frame["reference"] + "@" + frame["reference_commit"].fillna("")).fillna("")
-    precedence = reference + frame["groups"].isna().map({True: " by document", False: ""})
+    unit = frame["groups"].isna().map({True: " by document", False: " by copies"})  # sorted by name
+    precedence = reference + unit.where(frame["group"].fillna("").eq(""), "")
     with_precedence = frame[list(SAME_RANKS_COLUMNS)].assign(precedence=precedence)
     groups = with_precedence.groupby(list(SAME_RANKS_COLUMNS), dropna=False, observed=True)
     return frame[precedence == groups["precedence"].transform("min")]  # keeps all rows of equal precedence

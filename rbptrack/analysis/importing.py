@@ -55,6 +55,7 @@ from rbptrack.measurement.build import conditions, from_numbers, from_ranks, nam
 from rbptrack.measurement.columns import DTYPE_BY_COLUMN, IMPORTABLE_COLUMNS
 from rbptrack.measurement.document import MAX_TEXT_LENGTH, ROUNDING, Count, Measurement, Name, Text
 from rbptrack.ranks import CE, HEADLINE_KS, RankSums, RankTable, is_rbp_column, parse_rbp_name, rbp_ks, rbp_name
+from rbptrack.ranks.near_copies import near_copies_in
 
 
 class _NamedModel(TypedDict):
@@ -370,7 +371,7 @@ def _check_against_ranks(
     sums = RankSums.of([ranks], sorted(ks), ranks.vocab_size)
     stated = from_numbers({CE: ranks.ce} | columns, imported_as=imported_as)
     fields = named_fields(columns) | {"documents": len(ranks.documents[0]), "imported_as": imported_as}
-    measurement = from_ranks(fields, sums, notes=[facts["notes"]], repo=facts["repo"])
+    measurement = from_ranks(fields, sums, groups=near_copies_in(ranks), notes=[facts["notes"]], repo=facts["repo"])
     computed = {name: getattr(measurement, name) for name in ("num_tokens", "documents", "vocab_size", CE)}
     computed |= {rbp_name(k): share for k, share in measurement.rbp.items()}
     faults = []

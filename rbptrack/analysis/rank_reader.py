@@ -165,9 +165,10 @@ class RankReader(ABC):
         """Return the group of each document that has scored tokens; empty if no run over the same texts has groups.
 
         All runs over the same texts get the same groups, so their errors can be paired. If the runs have different
-        groups, or only some have groups, the groups of the run with the fewest groups are used for all. If these groups
-        cannot be read, the result is empty, and `unread_groups` holds the reason. Raises Unreadable if the ranks cannot
-        be read, or if a document has no group.
+        groups, or only some have groups, the groups of the run with the fewest groups are used for all. Groups that
+        `dataset.group` names are preferred to groups of near copies. If these groups cannot be read, the result is
+        empty, and `unread_groups` holds the reason. Raises Unreadable if the ranks cannot be read, or if a document has
+        no group.
         """
         run_id = self.run_id(run)
         if run_id in self._groups:
@@ -190,7 +191,9 @@ class RankReader(ABC):
         same_texts = frame["run_id"] == run_id
         if pd.notna(row["documents_hash"]):
             same_texts = frame["documents_hash"].eq(row["documents_hash"]).fillna(False)
-        with_groups = frame[same_texts & frame["groups"].notna()].sort_values(["groups", "run_id"])
+        with_groups = frame[same_texts & frame["groups"].notna()]
+        only_copies = with_groups["group"].fillna("").eq("")  # groups that a field of the dataset names come first
+        with_groups = with_groups.assign(only_copies=only_copies).sort_values(["only_copies", "groups", "run_id"])
         if not len(with_groups):
             return ()
         source_id = str(with_groups["run_id"].iat[0])

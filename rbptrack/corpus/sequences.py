@@ -15,6 +15,7 @@ import pandas as pd
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, SequenceRule
 from rbptrack.corpus.tokens import IntArray, Tokens, text_prefix, token_texts
+from rbptrack.ranks.near_copies import near_copy_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -109,7 +110,7 @@ class Corpus(Tokens):
         Returns:
             The columns `document` (its number in the rank table), `id` (its id in the dataset), `tokens` (the number of
             all its tokens), `bytes` (the number of UTF-8 bytes of its scored tokens) and, if `dataset.group` names a
-            field, `group`.
+            field or some documents are near copies of others, `group`.
 
         """
         num_documents = len(self.document_ids)
@@ -120,9 +121,19 @@ class Corpus(Tokens):
             num_bytes += np.bincount(self.document[piece], bytes_of_targets, num_documents)
         columns = {"document": range(num_documents), "id": self.document_ids, "tokens": self.document_lengths}
         table = pd.DataFrame(columns | {"bytes": num_bytes.astype(np.int64)})
-        if any(self.groups):
-            table["group"] = list(self.groups)
+        groups = self.groups if any(self.groups) else self._near_copies()
+        if groups:
+            table["group"] = list(groups)
         return table
+
+    def _near_copies(self) -> list[str]:
+        """Return the group of near copies of each document, or nothing if there are none. Only read tokens count."""
+        changes = np.zeros(len(self.token) + 1, dtype=np.int8)  # of the number of sequences that hold a token
+        np.add.at(changes, self.start, 1)
+        np.add.at(changes, self.stop, -1)
+        is_read = np.cumsum(changes[:-1], dtype=np.int8) > 0
+        lengths = np.bincount(self.document[is_read], minlength=len(self.document_ids))
+        return near_copy_names(self.token[is_read], lengths)
 
     def unscored_table(self) -> pd.DataFrame:
         """Return a table with one row per token that is not scored and precedes a scored token of its document.

@@ -6,14 +6,19 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from rbptrack.analysis.importing import CheckedContent
 from rbptrack.analysis.scores import replaced_scores
 from rbptrack.base.formatting import counted
+from rbptrack.base.parquet import write_table
 from rbptrack.measurement.build import compute_histogram
-from rbptrack.measurement.files import HISTOGRAM_FILE, RANKS_FILE
+from rbptrack.measurement.files import DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE
 from rbptrack.measurement.record import MeasurementRecord
+from rbptrack.ranks import RankTable
+from rbptrack.ranks.near_copies import near_copies_in
 from rbptrack.tracking import Outbox, Store
 
 
@@ -41,11 +46,21 @@ def import_content(importer: str, content: CheckedContent, path: Path, store: St
             if checked.ranks is not None:
                 checked.ranks.write(folder / RANKS_FILE)
                 compute_histogram(folder / RANKS_FILE).write(folder / HISTOGRAM_FILE)
+                if checked.measurement.groups:
+                    write_table(folder / DOCUMENTS_FILE, _documents(checked.ranks))
             record.write(folder)
             Outbox(store).deliver(folder, keep_folder=True)  # it is deleted at the end of the block
         num_new += 1
     earlier_scores = store.save_scores(content.scores, path.name) if len(content.scores) else None
     return list(_summary_lines(content, num_new, earlier_scores))
+
+
+def _documents(ranks: RankTable) -> pa.Table:
+    """Return the table of the documents of imported ranks, with their groups of near copies."""
+    documents, index = ranks.documents
+    ids = [f"document {number}" for number in documents.tolist()]
+    groups = near_copies_in(ranks)
+    return pa.table({"document": documents, "id": ids, "tokens": np.bincount(index), "group": groups})
 
 
 def imported_line(num_new: int, num_measurements: int) -> str:

@@ -21,6 +21,7 @@ from rbptrack.measurement.columns import IMPORTABLE_COLUMNS
 from rbptrack.measurement.document import MAX_TEXT_LENGTH, PARTS, Measurement, Result, by_k
 from rbptrack.measurement.files import DOCUMENTS_FILE, RANKS_FILE
 from rbptrack.ranks import COLUMNS, COUNTED_COLUMNS, RankHistogram, RankSums, RankTable, log_grid
+from rbptrack.ranks.near_copies import note_on_near_copies
 from rbptrack.stats.documents import ce_and_rbp, covariance, influences
 
 _TOLERANCE = 1e-6  # relative and absolute; another processor may round differently
@@ -39,13 +40,16 @@ def from_ranks(
     Args:
         description: labels, keys and facts by field, as `describe` returns them.
         sums: the sums of the rank table.
-        groups: the group of each document, by the number of the document; empty if documents have no groups.
+        groups: the group of each document, by the number of the document; empty if documents have no groups. If the
+            description does not name the field of the groups (`group`), they are groups of near copies.
         notes: remarks that readers of the numbers must know. Repeated ones are left out.
         **others: results that ranks do not determine, such as `seconds` and `bits_per_byte`. NaN counts as unknown.
 
     """
     known = {name: value for name, value in others.items() if value is not None and not _is_nan(value)}
     fields = {**description, **known, **results_of_ranks(sums, groups), "notes": join_notes(notes)}
+    if groups and not description.get("group"):
+        fields["notes"] = join_notes([note_on_near_copies(groups), *notes])
     return Measurement.model_validate(fields)
 
 

@@ -295,7 +295,13 @@ class Measurement(BaseModel):
     ] = ""
     documents: Annotated[SmallCount, Fact(TEXTS, "number of documents", importable=True)] | None = None
     group: Annotated[Text, Key(TEXTS, "the field that names the group of a document, such as a book or site")] = ""
-    groups: Annotated[SmallCount, Fact(TEXTS, "number of groups of documents, if a field names them")] | None = None
+    groups: (
+        Annotated[
+            SmallCount,
+            Fact(TEXTS, "number of groups of documents: those of `group`, or near copies"),
+        ]
+        | None
+    ) = None
     # How it was measured
     sequence: Annotated[
         Text,

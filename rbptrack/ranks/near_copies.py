@@ -9,7 +9,7 @@ compared: those with the smallest hashes (Broder 1997, "On the resemblance and c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 import scipy
 
 from rbptrack.ranks.names import IntArray
+from rbptrack.ranks.table import RankTable
 
 _SHINGLE_TOKENS = 3
 _SHINGLE_BYTES = 8  # the length of a shingle if tokens are single bytes or characters
@@ -27,7 +28,8 @@ _MIN_RESEMBLANCE = 0.25
 
 If two documents have equally many shingles, 40% of them are then common. If a quarter of a copy's tokens are replaced
 at random places, it is still found. Python files of 2 million characters that have nothing to do with each other reach
-.12, and shorter ones less, even if they share a licence.
+.12, and shorter ones less, even if they share a licence. Of the 1,762 files of Python's standard library, 1,463 groups
+remain with the tokenizer of Llama 2. The largest group is that of 70 tables of characters.
 """
 _MIN_COMMON = 12  # fewer common shingles show nothing: short questions often share their first words
 _SAMPLE = 128  # the most shingles of a document that are compared; the standard error of a resemblance of .25 is .04
@@ -41,6 +43,38 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # an odd number whose bits look ran
 _Hashes = npt.NDArray[np.uint32]
 _Number = TypeVar("_Number", bound=np.generic)
 _Words = npt.NDArray[np.uint64]
+
+
+def near_copy_names(token: IntArray, lengths: IntArray) -> list[str]:
+    """Return the group of each document as a name, such as `document 7`, or no names if no document is a near copy.
+
+    The arguments are those of `near_copy_groups`.
+    """
+    groups = near_copy_groups(token, lengths)
+    if (groups == np.arange(len(groups))).all():
+        return []
+    return [f"document {group}" for group in groups.tolist()]
+
+
+def near_copies_in(ranks: RankTable) -> list[str]:
+    """Return the group of each document of a rank table, as `near_copy_names` does.
+
+    The result is empty if the ids of tokens are unknown (negative or all equal), or if the documents are not numbered
+    0, 1, 2, ...
+    """
+    documents, index = ranks.documents
+    token = ranks.column_or("token", -1)
+    if (token < 0).any() or (token == token[:1]).all() or not np.array_equal(documents, np.arange(len(documents))):
+        return []
+    return near_copy_names(token, np.bincount(index))
+
+
+def note_on_near_copies(groups: Sequence[str]) -> str:
+    """Return a sentence that says how many documents are distinct."""
+    return (
+        f"{len(groups):,} documents, {len(set(groups)):,} distinct: exact and near copies of a document count as one "
+        "in intervals (dataset.group=FIELD names other groups)"
+    )
 
 
 def near_copy_groups(token: IntArray, lengths: IntArray) -> IntArray:

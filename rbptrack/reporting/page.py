@@ -356,6 +356,13 @@ def _measurement_texts(frame: pd.DataFrame) -> pd.DataFrame:
     for title, (name, form) in column_and_format_by_title.items():
         if name in ordered and ordered[name].notna().any():
             texts[title] = ["" if pd.isna(value) else form(value) for value in ordered[name]]
+    if "documents" in texts:
+        texts["documents"] = [
+            text + (f" ({groups:,} distinct)" if text and pd.notna(groups) and not group else "")
+            for text, groups, group in zip(
+                texts["documents"], ordered["groups"], ordered["group"].fillna(""), strict=True
+            )
+        ]
     return pd.DataFrame(texts, dtype="string")
 
 

@@ -211,7 +211,8 @@ def describe_measurement(measurement: Measurement) -> str:
 
 def _describe_settings(measurement: Measurement) -> Iterator[str]:
     if measurement.documents:
-        yield counted(measurement.documents, "document")
+        distinct = f" ({measurement.groups:,} distinct)" if measurement.groups and not measurement.group else ""
+        yield counted(measurement.documents, "document") + distinct
     if measurement.num_tokens:
         yield counted(measurement.num_tokens, "scored token")
     if measurement.seq_len:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from rbptrack.analysis.family import comparable_families
@@ -13,7 +15,7 @@ from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedS
 from rbptrack.analysis.rank_store import WithoutRanks
 from rbptrack.exchange import export_bundle, import_bundle, import_content
 from rbptrack.tracking import Store
-from tests.rank_tables import power_law_rank_table
+from tests.rank_tables import power_law_rank_table, rank_table
 
 TABLE = Path("table.csv")
 
@@ -224,3 +226,23 @@ def test_import_content_of_older_scores_makes_them_the_newest(store: Store) -> N
         assert store.scores().set_index("model")["score"].to_dict() == {"a": score_of_a, "b": 0.5}
     lines = import_items(store, scores_with(0.25))
     assert not any("imported" in line for line in lines)
+
+
+def test_imported_near_copies_are_one_group_in_every_interval(store: Store) -> None:
+    """30 originals that occur twice say as much about a model as the 30 originals alone."""
+    rng = np.random.default_rng(0)
+    greater = np.tile(rng.geometric(0.5, size=(30, 40)) - 1, (2, 1)).ravel()
+    token = np.tile(rng.integers(2000, size=(30, 40)), (2, 1)).ravel()
+    twice = rank_table(greater + 1, documents=60, token=token)
+    once = rank_table(greater[:1200] + 1, documents=30, token=token[:1200])
+    rows = []
+    for name, table in (("twice", twice), ("once", once)):
+        rows.append(ImportedMeasurement({"model": f"{name}-1k", "dataset": name}, ranks=table))
+    import_items(store, rows)
+    runs = store.runs()
+    assert runs["twice-1k/twice"]["groups"] == 30
+    assert pd.isna(runs["once-1k/once"]["groups"])
+    assert runs["twice-1k/twice"]["ce_se"] == pytest.approx(runs["once-1k/once"]["ce_se"])
+    assert "60 documents, 30 distinct" in runs["twice-1k/twice"]["notes"]
+    assert len(runs.document_counts("twice-1k/twice", [1]).tokens) == 30
+    assert list(store.verify()) == []

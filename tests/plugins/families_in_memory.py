@@ -37,7 +37,7 @@ def family_runs(
     for (run_id, table), s in zip(tables_by_run.items(), tables, strict=True):
         names = {"run_id": run_id, "family": family, "size": f"{s:g}", "model": f"{family}-{s:g}", "dataset": dataset}
         numbers = {"non_embedding_params": round(s), "vocab_size": table.vocab_size, "num_tokens": len(table)}
-        group_count = {"groups": len(set(groups)) if groups else None}
-        rows.append(names | numbers | group_count | columns)
+        group_columns = {"groups": len(set(groups)), "group": "site"} if groups else {}
+        rows.append(names | numbers | group_columns | columns)
     store = MemoryRankStore(tables_by_run, groups=dict.fromkeys(tables_by_run, groups), texts=texts)
     return Runs(pd.DataFrame(rows), store)
