@@ -122,7 +122,8 @@ def test_metrics_of_two_documents_have_no_standard_error(measurement: LoggableMe
 
 
 def test_metrics_of_40_documents_have_standard_errors(nano: Nano) -> None:
-    texts = [text[i : i + 80] for text in TEXTS * 2 for i in range(10)]
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice(list("abcdefgh "), size=80)) for _ in range(40)]
     measurement = rbptrack.measure(*nano, texts, seq_len=64, k=[2, 7])
     assert set(measurement.metrics()) == {"ce", "ce_se", "rbp_2", "rbp_2_se", "rbp_7", "rbp_7_se"}
     assert measurement._repr_html_().count("<tr") == 4
