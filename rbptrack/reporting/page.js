@@ -56,6 +56,12 @@ async function embed(figure, spec, extraConfig = {}) {
     actions: { export: true, source: false, compiled: false, editor: false },
     tooltip: { theme: dark.matches ? "dark" : "light" },
   });
+  // Vega-Embed gives neither its menu nor every picture a name for screen readers.
+  figure.querySelector("summary")?.setAttribute("aria-label", "Save the figure");
+  const caption = figure.parentNode.querySelector("figcaption")?.textContent ?? document.title;
+  for (const part of figure.querySelectorAll("svg, [role='graphics-symbol']")) {
+    if (!part.hasAttribute("aria-label")) part.setAttribute("aria-label", caption);
+  }
   return result.view;
 }
 
