@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from rbptrack.base.errors import BadInput, RbptrackError, StoreAway
+from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import short_path
 from rbptrack.console.output import print_text
@@ -123,7 +123,7 @@ class Collector:
         self._store = store
         self._folder = folder
         self._report_outcome = report_outcome
-        # With force=true: earlier runs of these cells, which the jobs did not make. None if the store is away.
+        # With force=true: earlier runs of these cells, which the jobs did not make. None: unknown.
         self._earlier_run_ids: set[str] | None = set()
         for cell in cells.values():
             failure_file(cell).unlink(missing_ok=True)  # an earlier job may have left one
@@ -161,14 +161,14 @@ class Collector:
             self._end_cell(number, Failed(cell.title, message))
 
     def _find_run_ids(self) -> dict[int, str] | None:
-        """Return the run ID of each remaining cell that the store has, by number. Return None if the store is away.
+        """Return the run ID of each remaining cell that the store has, by number. Return None if that is unknown now.
 
         Cells with `deliver=false` are not looked up.
         """
         fingerprints = {cell.fingerprint for cell in self._cells.values() if cell.config.deliver}
         try:
             run_ids = self._store.find_all(fingerprints)
-        except StoreAway:
+        except RbptrackError:  # the store is away, or a password has expired
             return None
         run_id_by_number = {}
         for number, cell in self._cells.items():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuses, file_access_error, first_line
+from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, file_access_error, first_line
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import duration
 from rbptrack.base.parquet import write_table
@@ -282,10 +282,13 @@ def _hold_lock(cell: Cell) -> Iterator[None]:
 
 
 def _find_run_id(cell: Cell, store: Store) -> str:
-    """Return the run ID of a cell. It is empty if the store has no measurement of the cell, or is away."""
+    """Return the run ID of a cell. It is empty if the store has no measurement of the cell, or cannot say so now.
+
+    A password may expire during a sweep. The other cells are then measured, and wait on this disk.
+    """
     try:
         return store.find(cell.fingerprint) or ""
-    except StoreAway:
+    except RbptrackError:
         return ""
 
 
@@ -453,13 +456,16 @@ def _note_on_high_ce(dataset: str, ranked: Ranked, vocab_size: int) -> tuple[str
 def _deliver(cell: Cell, store: Store) -> Measured:
     """Log the finished measurement in the folder of a cell to the store.
 
-    If the store does not answer or refuses, the measurement waits on disk, and the next command delivers it.
+    If the measurement cannot be delivered, for whatever reason, it waits on disk, and the next command delivers it.
     """
     measured = _read_outcome(cell)
     try:
         return replace(measured, run_id=Outbox(store).deliver(cell.folder))
-    except (StoreAway, StoreRefuses) as error:
-        return replace(measured, delivery_error=str(error))
+    except MissingArtifact:  # a file of the folder is damaged: there is nothing to deliver
+        raise
+    except Exception as error:
+        raise_for_last_signal()
+        return replace(measured, delivery_error=Failed.from_error(cell.title, error).message)
 
 
 def _read_outcome(cell: Cell) -> Measured:

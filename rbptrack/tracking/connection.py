@@ -7,6 +7,7 @@ import os
 import socket
 import sqlite3
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import cache
@@ -88,6 +89,8 @@ class Connection:
 
             for logger in ("mlflow", "alembic"):
                 logging.getLogger(logger).setLevel(logging.WARNING)
+            # With MLFLOW_TRACKING_INSECURE_TLS, urllib3 would warn at each request.
+            warnings.filterwarnings("once", message="Unverified HTTPS request")
             # This logger prints tracebacks of errors that `translated_errors` reports in one line, such as a full disk.
             logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
             with self.translated_errors():

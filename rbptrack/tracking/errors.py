@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import sqlite3
+import ssl
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuses, file_access_error
 from rbptrack.base.secrets import without_password
 
 _LIBRARIES = ("mlflow", "sqlalchemy", "requests", "urllib3")
-_STATUS_OF_NO_ANSWER = (429, 502, 503, 504)  # HTTP; from a busy server, or a proxy for a server that is down
+_STATUS_OF_NO_ANSWER = 429  # HTTP; from a busy server
 _CONNECTION_ERRORS = (
     "ConnectionError",
     "Timeout",
@@ -64,6 +66,9 @@ def _explain_error(error: Exception, store: str) -> RbptrackError:
             f"({mlflow.__version__}). If the store is older, keep a copy and run: mlflow db upgrade {store}. "
             "If it is newer, run: pip install --upgrade mlflow"
         )
+    transport_error = _explain_transport_error(causes, store)
+    if transport_error is not None:
+        return transport_error
     for cause in reversed(causes):  # the innermost error is the most precise
         for explain in (_explain_system_error, _explain_sqlite_error, _explain_postgres_error, _explain_server_error):
             explanation = explain(cause, store, quoted)
@@ -72,6 +77,30 @@ def _explain_error(error: Exception, store: str) -> RbptrackError:
     if _NO_ANSWER.search(str(error)):
         return StoreAway(f"the tracking store {store} does not answer: {quoted}")
     return BadInput(f"the tracking store {store} cannot be used: {quoted}")
+
+
+def _explain_transport_error(causes: Sequence[BaseException], store: str) -> StoreAway | None:
+    """Explain an error of a certificate or a proxy. Both hide behind errors of the operating system."""
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return StoreAway(
+                f"the certificate of the tracking server {store} is not trusted ({cause.verify_message}): set "
+                "MLFLOW_TRACKING_SERVER_CERT_PATH to the file with its certificate, or with that of its authority"
+            )
+        if isinstance(cause, ssl.SSLError):
+            return StoreAway(
+                f"the tracking server {store} does not answer over TLS ({cause.reason}): check the address"
+            )
+        if type(cause).__name__ == "ProxyError":
+            scheme = store.partition(":")[0]
+            names = [f"{scheme}_proxy", f"{scheme}_proxy".upper(), "all_proxy", "ALL_PROXY"]
+            settings = [f"{name}={without_password(os.environ[name])}" for name in names if os.environ.get(name)]
+            setting = ", ".join(settings) or "a setting of the system"
+            return StoreAway(
+                f"the proxy for the tracking server {store} does not answer ({setting}): "
+                "correct this variable, or name the server's host in NO_PROXY"
+            )
+    return None
 
 
 def _errors_within(error: BaseException) -> Iterator[BaseException]:
@@ -154,7 +183,11 @@ def _explain_server_error(error: BaseException, store: str, quoted: str) -> Rbpt
         )
     if status == 403:
         return StoreRefuses(f"the tracking server {store} does not permit this: {quoted}")
-    if status in _STATUS_OF_NO_ANSWER or (status == 500 and type(error).__name__ == "RestException"):
+    is_answer = type(error).__name__ in (
+        "RestException",
+        "HTTPError",
+    )  # other errors of MLflow have the status 500, too
+    if status == _STATUS_OF_NO_ANSWER or (status >= 500 and is_answer):
         return StoreAway(f"the tracking store {store} does not answer: {quoted}")
     return None
 

@@ -6,12 +6,19 @@ import json
 import shutil
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway, StoreRefuses, file_access_error, first_line
+from rbptrack.base.errors import (
+    FileAccessError,
+    MissingArtifact,
+    RbptrackError,
+    StoreAway,
+    file_access_error,
+    first_line,
+)
 from rbptrack.base.files import sha256, sync_tree, write_whole
 from rbptrack.config.paths import cells_folder, mlruns_folder
 from rbptrack.measurement.files import RECORD_FILE, SEAL_FILE
@@ -20,6 +27,7 @@ from rbptrack.tracking.names import STORE_FILE
 from rbptrack.tracking.picture import draw_picture
 from rbptrack.tracking.store import Store
 
+_MAX_REFUSED = 3  # after so many folders that the store refused, one after the other, the rest is not tried
 _DELIVERED_SUFFIX = ".delivered"  # a delivered folder has this suffix while it is being removed
 
 
@@ -128,25 +136,29 @@ class Outbox:
     def deliver_waiting(self) -> list[Delivery]:
         """Deliver every folder that waits for this store. Folders that another process has locked are skipped.
 
-        If the store is away or refuses to write, the other folders are not delivered either.
+        If a folder cannot be delivered, the others are delivered. Only if the store does not answer, or if it refuses
+        several folders one after the other, the rest is not tried.
         """
         for leftover in cells_folder().glob(f"*{_DELIVERED_SUFFIX}"):
             shutil.rmtree(leftover, ignore_errors=True)
-        deliveries = []
-        store_error = ""
+        deliveries: list[Delivery] = []
+        num_refused = 0  # one after the other
         for folder in self.waiting_folders():
             with suppress(Timeout, FileNotFoundError), FileLock(folder.with_name(f"{folder.name}.lock"), timeout=0):
-                name = _read_name(folder)
-                run_id = ""
-                folder_error = ""
-                if not store_error:
+                delivery = Delivery(_read_name(folder), "", deliveries[-1].error if num_refused >= _MAX_REFUSED else "")
+                if not delivery.error:
                     try:
-                        run_id = self.deliver(folder)
-                    except (StoreAway, StoreRefuses) as error:
-                        store_error = first_line(error)
+                        delivery = replace(delivery, run_id=self.deliver(folder))
+                        num_refused = 0
+                    except (
+                        MissingArtifact,
+                        FileAccessError,
+                    ) as error:  # a file on this disk, not the store, is at fault
+                        delivery = replace(delivery, error=first_line(error))
                     except RbptrackError as error:
-                        folder_error = first_line(error)
-                deliveries.append(Delivery(name, run_id, folder_error or store_error))
+                        delivery = replace(delivery, error=first_line(error))
+                        num_refused += _MAX_REFUSED if isinstance(error, StoreAway) else 1
+                deliveries.append(delivery)
         return deliveries
 
     @property
