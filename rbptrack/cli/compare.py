@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import quote
 
 import typer
@@ -12,9 +13,9 @@ import typer
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import format_number, short_path
-from rbptrack.cli.options import ExtraPage, Figures, Ks, PaperWidth, Selection, parse_ks, select_all, with_selection
+from rbptrack.cli.options import ExtraPage, Ks, PaperWidth, Selection, parse_ks, select_all, with_selection
 from rbptrack.cli.report import write_figures
-from rbptrack.console.output import command_line, print_text
+from rbptrack.console.output import command_line, print_json, print_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +42,12 @@ def compare(
         ),
     ] = None,
     out: ExtraPage = None,
-    figures: Figures = None,
+    form: Annotated[
+        Literal["svg", "png", "pdf", "latex", "json"] | None,
+        typer.Option(
+            "--format", help="also write the figures, or the tables in LaTeX, into a folder; json prints only JSON"
+        ),
+    ] = None,
     width: PaperWidth = None,
 ) -> int:
     """Compare two measurements of the same tokens, token by token."""
@@ -57,23 +63,42 @@ def compare(
     report, changes = comparison_report(runs, first, second, ks)
     summary = f"{second['name']} compared with {first['name']}"
     analysis = Analysis("compare", report, leads=True, summary=summary)
-    print_report(analysis)
-    print_text("")
-    for name in _EXPLAINED_COLUMNS:
-        if name in report.results:
-            print_text(f"{name}: {report.term(name).meaning}")
+    if form != "json":
+        print_report(analysis)
+        print_text("")
+        for name in _EXPLAINED_COLUMNS:
+            if name in report.results:
+                print_text(f"{name}: {report.term(name).meaning}")
     pair = runs[runs["run_id"].isin([first["run_id"], second["run_id"]])]
     if out is not None:
-        _write_pages(pair, analysis, out, title=f"{first['name']} and {second['name']}", command=command_line())
-    if figures:
-        write_figures(pair, [analysis], Path("figures"), figures, width=width)
+        title = f"{first['name']} and {second['name']}"
+        for line in _write_pages(pair, analysis, out, title=title, command=command_line()):
+            if form != "json":
+                print_text(line)
+    if form and form != "json":
+        write_figures(pair, [analysis], Path("figures"), form, width=width)
     num_unreadable = print_unreadable(runs, [analysis])
-    if tolerance is None:
-        return 1 if num_unreadable else 0
-    exit_code, judgement = _judge(changes, tolerance)
-    print_text(f"with a tolerance of {tolerance:g}: {second['name']} is {judgement}")
-    if exit_code == 0 and changes.num_units < FEW_UNITS:
-        print_text(_text_on_largest_rises(report.tables.get("worst_documents", pd.DataFrame())))
+    exit_code, judgement = (1 if num_unreadable else 0), ""
+    if tolerance is not None:
+        exit_code, judgement = _judge(changes, tolerance)
+    if form == "json":
+        print_json(
+            {
+                "a": first["name"],
+                "b": second["name"],
+                "run_ids": [first["run_id"], second["run_id"]],
+                "headline": report.headline,
+                "results": json.loads(report.results.to_json(orient="records")),
+                "notes": report.notes,
+                "tolerance": tolerance,
+                "judgement": judgement,
+                "exit_code": exit_code,
+            }
+        )
+    elif tolerance is not None:
+        print_text(f"with a tolerance of {tolerance:g}: {second['name']} is {judgement}")
+        if exit_code == 0 and changes.num_units < FEW_UNITS:
+            print_text(_text_on_largest_rises(report.tables.get("worst_documents", pd.DataFrame())))
     return exit_code
 
 
@@ -102,18 +127,22 @@ def _text_on_largest_rises(rises: pd.DataFrame) -> str:
     return f"CE rises most in {unit} {', '.join(texts)}, in nats per token"
 
 
-def _write_pages(pair: Runs, analysis: Analysis, out: Path, *, title: str, command: str) -> None:
-    """Write the page of a comparison. If the measurements keep texts, also write a page that shows the texts."""
+def _write_pages(pair: Runs, analysis: Analysis, out: Path, *, title: str, command: str) -> list[str]:
+    """Write the page of a comparison. If the measurements keep texts, also write a page that shows the texts.
+
+    Returns lines that name the files.
+    """
     from rbptrack.reporting import render, render_reading
 
     reading_file = out.with_name(f"{out.stem}-read.html")
     link = ""
+    lines = []
     try:
         reading_page, _ = render_reading(pair, command=command)
         write_whole(reading_file, reading_page)
         link = quote(os.fsencode(reading_file.name))  # a file name may hold bytes that are not UTF-8
-        print_text(f"texts    {short_path(reading_file)}")
+        lines.append(f"texts    {short_path(reading_file)}")
     except RbptrackError as error:
-        print_text(f"no reading page: {error}")
+        lines.append(f"no reading page: {error}")
     write_whole(out, render(pair, [analysis], title=title, command=command, reading=link))
-    print_text(f"page     {short_path(out)}")
+    return [*lines, f"page     {short_path(out)}"]

@@ -98,6 +98,9 @@ Where = Annotated[
     str,
     typer.Option(metavar="CONDITION", help="condition on columns of `list --format csv`, such as 'ce < 4'"),
 ]
+OutputFormat = Annotated[
+    Literal["text", "json"], typer.Option("--format", help="format of what is printed on standard output")
+]
 TrackingUri = Annotated[
     str,
     typer.Option(

@@ -73,7 +73,7 @@ def report(
     filters = selection.options()
     reading_link = READING_FILE if reading_page else ""
     page = render(runs, analyses, command=command_line(), reading=reading_link, filters=filters)
-    address = _save_reports(selection, runs, analyses, page, reading_page)
+    address = _save_report(selection, runs, analyses, page, reading_page)
     if out is not None:
         if reading_page:  # users send this file to others, so it has no link to the page with the texts
             page = render(runs, analyses, command=command_line(), filters=filters)
@@ -133,7 +133,7 @@ def analyze(
         return 1
     print_report(analyses[0])
     page = render(runs, analyses, command=command_line(), filters=selection.options())
-    address = _save_reports(selection, runs, analyses, page)
+    address = _save_report(selection, runs, analyses, page)
     if address:
         print_text(f"report   {short_path(address)}")
     if figures:
@@ -165,15 +165,15 @@ def _render_reading_page(runs: Runs) -> str:
         return ""
 
 
-def _save_reports(selection: Selection, runs: Runs, analyses: Sequence[Analysis], page: str, reading: str = "") -> str:
+def _save_report(selection: Selection, runs: Runs, analyses: Sequence[Analysis], page: str, reading: str = "") -> str:
     """Save analyses and their page in the store. Returns the address of the page.
 
     If the store cannot save them, print a warning and return an empty text.
     """
-    from rbptrack.reporting import save_reports
+    from rbptrack.reporting import save_report
 
     try:
-        return save_reports(selection.store, runs, analyses, page, command=command_line(), reading=reading)
+        return save_report(selection.store, runs, analyses, page, command=command_line(), reading=reading)
     except RbptrackError as error:
         print_problem(f"the report is not logged: {error}")
         return ""

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 
 from rbptrack.base.formatting import counted, short_path
-from rbptrack.cli.options import Experiment, TrackingUri
-from rbptrack.console.output import print_problem, print_text, program_name
+from rbptrack.cli.options import Experiment, OutputFormat, TrackingUri
+from rbptrack.console.output import print_json, print_problem, print_text, program_name
 
 
-def sync(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> int:
+def sync(tracking_uri: TrackingUri = "", experiment: Experiment = "", format_: OutputFormat = "text") -> int:
     """Deliver measurements that wait on this disk to the tracking store."""
-    from rbptrack.tracking import Outbox, Store
+    from rbptrack.tracking import Delivery, Outbox, Store
 
     store = Store(tracking_uri, experiment)
     outbox = Outbox(store)
-    num_failed = 0
-    num_delivered = 0
-    for delivery in outbox.deliver_waiting():
-        if delivery.error:
-            print_problem(delivery.line())
-            num_failed += 1
-        else:
-            print_text(delivery.line())
-            num_delivered += 1
+    deliveries = outbox.deliver_waiting()
     for folder in outbox.folders_without_address():
-        print_problem(
-            f"{short_path(folder)} holds a finished measurement, but its file store.json, which names the store, is "
-            "missing or damaged. Run the command that measured it again: it delivers the measurement"
+        error = (
+            "its file store.json, which names the store, is missing or damaged. Run the command that measured it again. "
+            "This delivers the measurement"
         )
-        num_failed += 1
-    print_text(f"{counted(num_delivered, 'measurement')} delivered to {store.shown_address}")
-    for (other_uri, other_experiment), number in outbox.count_waiting_elsewhere().items():
+        deliveries.append(Delivery(short_path(folder), "", error))
+    elsewhere = outbox.count_waiting_elsewhere()
+    failed = [delivery for delivery in deliveries if delivery.error]
+    if format_ == "json":
+        places = [{"uri": uri, "experiment": name, "measurements": number} for (uri, name), number in elsewhere.items()]
+        print_json({"deliveries": [asdict(delivery) for delivery in deliveries], "waiting_elsewhere": places})
+        return 1 if failed else 0
+    for delivery in deliveries:
+        (print_problem if delivery.error else print_text)(delivery.line())
+    print_text(f"{counted(len(deliveries) - len(failed), 'measurement')} delivered to {store.shown_address}")
+    for (other_uri, other_experiment), number in elsewhere.items():
         words = shlex.join(["sync", "--tracking-uri", other_uri, "--experiment", other_experiment])
         print_text(f"{counted(number, 'measurement')} waiting for another store: {program_name()} {words}")
-    return 1 if num_failed else 0
+    return 1 if failed else 0

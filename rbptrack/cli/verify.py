@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rbptrack.base.formatting import counted
-from rbptrack.cli.options import Selection, select_all, with_selection
-from rbptrack.console.output import print_text, program_name
+from rbptrack.cli.options import OutputFormat, Selection, select_all, with_selection
+from rbptrack.console.output import print_json, print_text, program_name
 
 if TYPE_CHECKING:
     from rbptrack.tracking.verify import Fault
@@ -21,20 +23,29 @@ def verify(
     repair: Annotated[
         bool, typer.Option("--repair", help="mark damaged measurements; you can then measure or import them again")
     ] = False,
+    since: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"], help="only runs that began at this date or later"),
+    ] = None,
+    format_: OutputFormat = "text",
 ) -> int:
     """Check that no measurement was altered and that metrics agree with ranks."""
     from rbptrack.console.progress import spinner
 
-    faults = []
+    found = []
     with spinner(f"verifying {selection.store.shown_address}"):
-        for fault in selection.store.verify(repair=repair):
-            faults.append(fault)
-            print_text(f"{fault.name} ({fault.run_id[:8]}): {fault.text}")
-    if not faults:
+        for fault in selection.store.verify(repair=repair, since=since.timestamp() if since else 0.0):
+            found.append(fault)
+            if format_ == "text":
+                print_text(f"{fault.name} ({fault.run_id[:8]}): {fault.text}")
+    faults = [fault for fault in found if fault.kind != "superseded"]
+    if format_ == "json":
+        print_json([asdict(fault) for fault in found])
+    elif faults:
+        _print_totals(faults, repair=repair)
+    else:
         print_text("no measurement is damaged")
-        return 0
-    _print_totals(faults, repair=repair)
-    return 1
+    return 1 if faults else 0
 
 
 def _print_totals(faults: Sequence[Fault], *, repair: bool) -> None:

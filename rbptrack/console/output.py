@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -34,6 +35,11 @@ def print_text(text: str) -> None:
 
     with tqdm.external_write_mode(file=sys.stdout):
         print(printable(text), flush=True)
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON on standard output. Dates are texts."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str))
 
 
 def print_problem(text: str, trace: str = "") -> None:

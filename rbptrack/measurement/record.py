@@ -116,14 +116,18 @@ class ReportRecord(Record):
     Attributes:
         name: the name of the run.
         stored_tags: the tags of the run.
+        stored_params: the params of the run.
         stored_metrics: the metrics of the run.
+        covered_run_ids: the run IDs of the measurements that the sweep or analysis used.
 
     """
 
     kind: Literal["report"] = "report"
     name: str
     stored_tags: dict[str, str]
+    stored_params: dict[str, str] = {}
     stored_metrics: dict[str, float] = {}
+    covered_run_ids: list[str] = []
 
     @property
     def title(self) -> str:
@@ -131,6 +135,9 @@ class ReportRecord(Record):
 
     def tags(self) -> dict[str, str]:
         return self.stored_tags
+
+    def params(self) -> dict[str, str]:
+        return self.stored_params
 
     def metrics(self) -> dict[str, float]:
         return self.stored_metrics

@@ -6,7 +6,7 @@ from rbptrack.reporting.comparison import comparison_report
 from rbptrack.reporting.page import render
 from rbptrack.reporting.paper import describe_measured, describe_methods, latex_table, save_latex
 from rbptrack.reporting.reading import MAX_TOKENS, render_reading
-from rbptrack.reporting.save import save_figures, save_reports
+from rbptrack.reporting.save import save_figures, save_report
 from rbptrack.reporting.tables import ResultsTable, report_metrics, results_tables, table_text
 from rbptrack.reporting.terminal import print_report, print_summary, print_unreadable
 
@@ -29,6 +29,6 @@ __all__ = [
     "run_analyzers",
     "save_figures",
     "save_latex",
-    "save_reports",
+    "save_report",
     "table_text",
 ]

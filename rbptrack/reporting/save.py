@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+import pandas as pd
 
 from rbptrack.analysis import Runs
 from rbptrack.base import markup
@@ -16,77 +18,89 @@ from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw
 from rbptrack.reporting.analyses import Analysis
 from rbptrack.reporting.page import families_and_datasets
-from rbptrack.reporting.tables import report_metrics
+from rbptrack.reporting.tables import report_metrics, table_text
 from rbptrack.reporting.terminal import columns_by_importance
 from rbptrack.tracking import Store
-from rbptrack.tracking.names import READING_FILE, Kind
-
-PAGE = "report.html"
-"""The file name of a page in the store."""
+from rbptrack.tracking.names import PAGE_FILE, READING_FILE, Kind
 
 _MAX_ROWS = 40  # rows of the table in a run's description
 _MAX_WIDTH = 90  # characters in a line of that table
 
 
-def save_reports(
+def save_report(
     store: Store,
     runs: Runs,
     analyses: Sequence[Analysis],
     page: str,
     *,
     command: str,
-    sweep: str = "",
     reading: str = "",
+    sweep: str = "",
+    params: Mapping[str, object] | None = None,
+    began: float = 0.0,
 ) -> str:
-    """Save each report that has results as an analysis run in the store.
+    """Save analyses and their page as one run in the store.
 
-    A run holds the results as CSV and as metrics, and the tables of the report. The run of the leading analysis also
-    holds the page and the reading page. If no analysis leads, the first run holds them.
+    The run holds the page, the reading page, the results of all analyses as `results.csv`, and the further tables of
+    the reports as CSV. Its metrics are the first results of the leading analysis. If no analysis leads, the first one
+    with results counts as leading.
 
     Args:
         store: the tracking store.
         runs: the measurements that were analysed.
         analyses: the analyses, as `run_analyzers` returns them.
         page: the HTML of the page.
-        command: the command line, which the description of each run shows.
-        sweep: the name of the sweep; empty if the analyses belong to none.
+        command: the command line.
         reading: the HTML of the reading page; empty if there is none.
+        sweep: the name of the sweep, if this is the report of a sweep; otherwise empty.
+        params: further params of the run.
+        began: when the command began, in seconds since 1970; 0 for the time of the analyses.
 
     Returns:
         The address or the path of the page; empty if no report has results.
 
     """
-    run_ids = list(runs.frame["run_id"])
     with_results = [analysis for analysis in analyses if analysis.has_results]
-    with_page = next((analysis for analysis in with_results if analysis.leads), next(iter(with_results), None))
-    page_address = ""
+    lead = next((analysis for analysis in with_results if analysis.leads), next(iter(with_results), None))
+    if lead is None and not sweep:
+        return ""
+    files: dict[str, str | bytes] = {PAGE_FILE: page}
+    if reading:
+        files[READING_FILE] = reading
+    results = [analysis.report.results.assign(analyzer=analysis.name) for analysis in with_results if analysis.report]
+    if results:
+        frame = pd.concat([result for result in results if len(result)] or results)
+        files["results.csv"] = table_text(frame[["analyzer", *frame.columns.drop("analyzer")]], "csv")
     for analysis in with_results:
-        report = analysis.report
-        if report is None:
-            continue
-        files: dict[str, str | bytes] = {"results.csv": analysis.results_csv}
         for name, csv in analysis.tables_csv.items():
             files[_unused_file_name(name, files)] = csv
-        if analysis is with_page:
-            files |= page_files(page, reading)
-        run_id = store.save(
-            Kind.ANALYSIS,
-            f"{analysis.name}: {families_and_datasets(runs.frame)}",
-            sweep=sweep,
-            description=describe_analysis(analysis, command),
-            metrics=report_metrics(report),
-            files=files,
-            covered_run_ids=run_ids,
-            began=time.time() - analysis.seconds,
-        )
-        if analysis is with_page:
-            page_address = store.reports.run_address(run_id) or str(store.artifact(run_id, PAGE))
-    return page_address
+    subject = families_and_datasets(runs.frame)
+    names = ", ".join(analysis.name for analysis in analyses) if len(analyses) == 1 else "report"
+    run_id = store.save(
+        Kind.SWEEP if sweep else Kind.ANALYSIS,
+        f"sweep {sweep}" if sweep else f"{names}: {subject}",
+        sweep=sweep,
+        description=describe_analysis(lead, command) if lead else markup.code_block(command),
+        params={"command": command, **_describe_runs(runs), **(params or {})},
+        metrics=report_metrics(lead.report) if lead and lead.report else None,
+        files=files,
+        covered_run_ids=list(runs.frame["run_id"]),
+        began=began or time.time() - sum(analysis.seconds for analysis in analyses),
+    )
+    return store.reports.run_address(run_id) or str(store.artifact(run_id, PAGE_FILE))
 
 
-def page_files(page: str, reading: str) -> dict[str, str]:
-    """Return the files of a page and of a reading page: their contents by name. An empty reading page is left out."""
-    return {PAGE: page, READING_FILE: reading} if reading else {PAGE: page}
+def _describe_runs(runs: Runs) -> dict[str, object]:
+    """Return params that describe measurements: families, datasets, their number, and the range of S."""
+    frame = runs.frame
+    sizes = frame["non_embedding_params"].dropna()
+    return {
+        "families": ", ".join(frame["family"].dropna().unique()),
+        "datasets": ", ".join(frame["dataset"].dropna().unique()),
+        "measurements": len(frame),
+        "smallest_S": int(sizes.min()) if len(sizes) else "",
+        "largest_S": int(sizes.max()) if len(sizes) else "",
+    }
 
 
 def _unused_file_name(table: str, used_names: Iterable[str]) -> str:

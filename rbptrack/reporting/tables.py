@@ -198,10 +198,17 @@ def is_column_of_numbers(texts: pd.Series[Any]) -> bool:
     return all(_NUMBER.fullmatch(str(text)) for text in texts)
 
 
-def report_metrics(report: Report) -> dict[str, float]:
-    """Return the results of a report as MLflow metrics, such as `alpha/pythia/wiki/rbp_10`.
+def report_metrics(report: Report, max_number: int = 40) -> dict[str, float]:
+    """Return the first results of a report as MLflow metrics, such as `alpha/pythia/wiki/rbp_10`.
 
-    The ends of an interval have names that end in `/low` and `/high`. Numbers that are not finite are left out.
+    The ends of an interval have names that end in `/low` and `/high`, the adjusted p of the verdict in `/p`. Numbers
+    that are not finite are left out. The results are taken in the order of the report, as long as all numbers of a
+    result fit: thousands of names would make a table of runs unreadable.
+
+    Args:
+        report: the report.
+        max_number: the largest number of metrics.
+
     """
     values: dict[str, float] = {}
     for question in report.questions:
@@ -213,8 +220,12 @@ def report_metrics(report: Report) -> dict[str, float]:
                 if not _is_missing(value) and value != "":
                     parts.append(f"{value:.6g}" if isinstance(value, float) else str(value))
             name = "/".join(map(metric_part, parts))
-            interval = {name: row[question], f"{name}/low": row["low"], f"{name}/high": row["high"]}
-            values |= {key: float(value) for key, value in interval.items() if math.isfinite(value)}
+            numbers = {name: row[question], f"{name}/low": row["low"], f"{name}/high": row["high"]}
+            numbers[f"{name}/p"] = row["p_adjusted"]
+            finite = {key: float(value) for key, value in numbers.items() if math.isfinite(value)}
+            if len(values) + len(finite) > max_number:
+                return values
+            values |= finite
     return values
 
 

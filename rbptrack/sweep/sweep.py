@@ -12,7 +12,6 @@ from datetime import datetime
 
 from rbptrack.analysis import Analyzer, Runs
 from rbptrack.analysis.plugin import make_plugin_with_ks
-from rbptrack.base import markup
 from rbptrack.base.errors import RbptrackError, StoreAway
 from rbptrack.base.formatting import counted, short_path
 from rbptrack.config.schema import Config, Launch
@@ -26,7 +25,7 @@ from rbptrack.sweep.measuring import TITLE_WIDTH, Failed, Found, Measured, Outco
 from rbptrack.sweep.messages import failure_cause, failure_lines, note_lines
 from rbptrack.sweep.resolver import Resolver
 from rbptrack.tracking import Outbox, Store
-from rbptrack.tracking.names import READING_FILE, Kind
+from rbptrack.tracking.names import READING_FILE
 
 
 def run(configs: Sequence[Config], words: Sequence[str]) -> int:
@@ -59,7 +58,7 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
     if remaining_cells:
         if settings.deliver:
             with suppress(StoreAway):  # a store that is away gets the measurements later
-                store.check_writable()
+                store.check_writable(cell.config.dataset.name for cell in remaining_cells.values())
         folder_name = sweep_name or next(iter(remaining_cells.values())).fingerprint[:12]
         make_backend(settings, store, folder_name).run(remaining_cells, progress.add)
     if not progress.outcomes:  # launch.show=true
@@ -73,7 +72,7 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
     num_problems = num_waiting + len(failures)
     if analyzers and len(configs) > 1 and not num_waiting:
         command = f"{program_name()} {shlex.join(words)}"
-        sweep = _FinishedSweep(store, sweep_name, command, began, tuple(progress.outcomes.values()))
+        sweep = _FinishedSweep(store, sweep_name, command, settings.k.values, began, tuple(progress.outcomes.values()))
         num_problems += sweep.analyse(analyzers)
     return int(num_problems > 0)
 
@@ -220,6 +219,7 @@ class _FinishedSweep:
         store: the tracking store.
         name: the name of the sweep.
         command: the command line.
+        ks: the values of k that were measured.
         began: when the sweep began, in seconds since 1970.
         outcomes: the outcomes of all cells.
 
@@ -228,6 +228,7 @@ class _FinishedSweep:
     store: Store
     name: str
     command: str
+    ks: Sequence[int]
     began: float
     outcomes: Sequence[Outcome]
 
@@ -237,7 +238,6 @@ class _FinishedSweep:
         Returns the number of analyzers that failed, plus the number of measurements with unreadable files.
         """
         from rbptrack import reporting
-        from rbptrack.reporting.save import PAGE, describe_analysis, page_files
 
         succeeded = [outcome for outcome in self.outcomes if isinstance(outcome, Measured | Found)]
         run_ids = [outcome.run_id for outcome in succeeded if outcome.run_id]
@@ -250,15 +250,27 @@ class _FinishedSweep:
         reading_link = READING_FILE if reading_page else ""
         filters = {"sweep": self.name}
         page = reporting.render(runs, analyses, command=self.command, reading=reading_link, filters=filters)
-        lead = next((analysis for analysis in analyses if analysis.leads), None)
-        description = describe_analysis(lead, self.command) if lead else markup.code_block(self.command)
+        params = {
+            "k": ",".join(map(str, self.ks)),
+            "cells": len(self.outcomes),
+            "cells_measured": sum(isinstance(outcome, Measured) for outcome in self.outcomes),
+            "cells_failed": sum(isinstance(outcome, Failed) for outcome in self.outcomes),
+            "seconds": round(time.time() - self.began, 1),
+        }
         try:
-            reporting.save_reports(
-                self.store, runs, analyses, page, command=self.command, sweep=self.name, reading=reading_page
+            address = reporting.save_report(
+                self.store,
+                runs,
+                analyses,
+                page,
+                command=self.command,
+                reading=reading_page,
+                sweep=self.name,
+                params=params,
+                began=self.began,
             )
-            run_id = self._save(run_ids, description=description, files=page_files(page, reading_page))
-            address = self.store.reports.run_address(run_id) or short_path(self.store.artifact(run_id, PAGE))
-            print_text(f"report   {address}")
+            print_text(f"report   {short_path(address)}")
+            self.store.save_view()
         except RbptrackError as error:  # the measurements are in the store, and `report` can repeat the analysis
             print_problem(f"the report is not logged: {error}")
         num_failed = sum(analysis.report is None for analysis in analyses)
@@ -273,26 +285,6 @@ class _FinishedSweep:
         except RbptrackError as error:
             print_text(f"no reading page: {error}")
             return ""
-
-    def _save(self, run_ids: Sequence[str], *, description: str, files: Mapping[str, str]) -> str:
-        """Save the sweep as a run, and the view of its measurements for MLflow's page. Returns the run ID."""
-        run_id = self.store.save(
-            Kind.SWEEP,
-            f"sweep {self.name}",
-            sweep=self.name,
-            description=description,
-            metrics={
-                "cells": len(self.outcomes),
-                "cells_measured": sum(isinstance(outcome, Measured) for outcome in self.outcomes),
-                "cells_failed": sum(isinstance(outcome, Failed) for outcome in self.outcomes),
-                "seconds": time.time() - self.began,
-            },
-            files=files,
-            covered_run_ids=run_ids,
-            began=self.began,
-        )
-        self.store.save_view()
-        return run_id
 
 
 def _make_analyzers(settings: Config, ks: Sequence[int]) -> list[Analyzer]:

@@ -3,8 +3,8 @@
 No other package of rbptrack imports mlflow.
 """
 
-from rbptrack.tracking.outbox import Outbox
+from rbptrack.tracking.outbox import Delivery, Outbox
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.verify import Fault
 
-__all__ = ["Fault", "Outbox", "Store"]
+__all__ = ["Delivery", "Fault", "Outbox", "Store"]

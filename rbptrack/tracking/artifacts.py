@@ -26,13 +26,14 @@ from rbptrack.measurement.files import (
     TOKENS_FILE,
     UNSCORED_FILE,
 )
-from rbptrack.measurement.record import MeasurementRecord, Record, parse_record, record_seal
+from rbptrack.measurement.record import MeasurementRecord, Record, ReportRecord, parse_record, record_seal
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources import cache
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.names import Tag
 
 if TYPE_CHECKING:
+    from mlflow.entities import Run
     from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
 T = TypeVar("T")
@@ -50,12 +51,19 @@ class Artifacts(RankStore):
     Attributes:
         connection: the connection to the store.
         locations: the address of each run's artifacts, by run ID. It has only runs that were read already.
+        seals: the seals of runs, by run ID. It has only runs that were read already.
 
     """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.locations: dict[str, str] = {}
+        self.seals: dict[str, str] = {}
+
+    def remember(self, run: Run) -> None:
+        """Remember the address and the seal of a run that was just read, so that the store is not asked for them."""
+        self.locations[run.info.run_id] = run.info.artifact_uri
+        self.seals[run.info.run_id] = run.data.tags.get(Tag.SEAL, "")
 
     def artifact(self, run_id: str, name: str) -> Path:
         """Return the path of an artifact on this machine. An artifact on a server is downloaded to the cache first."""
@@ -109,13 +117,14 @@ class Artifacts(RankStore):
 
     def sealed_record(self, run_id: str) -> Record:
         """Return the record of a run, after comparing it with its seal."""
-        with self.connection.translated_errors():
-            run = self.connection.client.get_run(run_id)
+        if run_id not in self.seals:
+            with self.connection.translated_errors():
+                self.remember(self.connection.client.get_run(run_id))
 
         def read_record(path: Path) -> Record:
             content = path.read_bytes()
-            if record_seal(content) != run.data.tags.get(Tag.SEAL):
-                raise _changed_file_error(run.info.run_name, RECORD_FILE)
+            if record_seal(content) != self.seals[run_id]:
+                raise _changed_file_error(f"run {run_id}", RECORD_FILE)
             return parse_record(content)
 
         return self._read(run_id, RECORD_FILE, read_record)
@@ -126,6 +135,11 @@ class Artifacts(RankStore):
         if not isinstance(record, MeasurementRecord):
             raise MissingArtifact(f"run {run_id} is not a measurement")
         return record
+
+    def covered_run_ids(self, run_id: str) -> list[str]:
+        """Return the run IDs of the measurements that a sweep or an analysis used."""
+        record = self.sealed_record(run_id)
+        return record.covered_run_ids if isinstance(record, ReportRecord) else []
 
     def recorded_file(self, run_id: str, name: str, record: Record | None = None) -> Path:
         """Return the path of an artifact, after comparing it with the record of its run.
@@ -140,7 +154,7 @@ class Artifacts(RankStore):
 
         def check(path: Path) -> Path:
             if sha256(path) != sealed.files.get(name):
-                raise _changed_file_error(sealed.title, name)
+                raise _changed_file_error(f"{sealed.title} (run {run_id})", name)
             return path
 
         return self._read(run_id, name, check)
@@ -172,7 +186,7 @@ class Artifacts(RankStore):
         """Return the address of a run's artifacts. The store is asked once for each run."""
         if run_id not in self.locations:
             with self.connection.translated_errors():
-                self.locations[run_id] = self.connection.client.get_run(run_id).info.artifact_uri
+                self.remember(self.connection.client.get_run(run_id))
         return self.locations[run_id]
 
     def list_files(self, run_id: str) -> set[str]:
@@ -242,6 +256,11 @@ def artifact_repository(address: str, connection: Connection) -> ArtifactReposit
     """Return MLflow's access to the artifacts at an address. MlflowClient would ask for the address for each file."""
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
+    if address.startswith("mlflow-artifacts:") and not connection.uri.startswith("http"):
+        raise BadInput(
+            f"an MLflow server keeps the files of the tracking store {connection.shown_address}: give the address of "
+            "this server, such as http://HOST:5000, in place of the address of its database"
+        )
     return get_artifact_repository(address, tracking_uri=connection.uri)
 
 

@@ -66,23 +66,16 @@ class Experiment:
                         raise
         return str(self._id)
 
-    def check_writable(self) -> None:
-        """Check that this user may write, by setting the description of the experiment.
-
-        Raises:
-            StoreRefuses: the store does not let this user write.
-            StoreAway: the store does not answer.
-
-        """
+    def describe(self) -> None:
+        """Create the experiment with its description, or set the description again. Both need write access."""
+        exists = self.find() is not None
         self.find_or_create()
-        description = self.tags.get(_DESCRIPTION_TAG, self._description)
-        self.tags.pop(_DESCRIPTION_TAG, None)  # sets it even if it does not change
-        self.set_tag(_DESCRIPTION_TAG, description)
+        self.set_tag(_DESCRIPTION_TAG, self.tags.get(_DESCRIPTION_TAG, self._description), always=exists)
 
-    def set_tag(self, name: str, value: str) -> None:
-        """Set a tag of the experiment, unless it has this value."""
+    def set_tag(self, name: str, value: str, *, always: bool = False) -> None:
+        """Set a tag of the experiment. If it has this value already, set it only with `always`."""
         experiment_id = self.find_or_create()
-        if self.tags.get(name) != value:
+        if always or self.tags.get(name) != value:
             with self.connection.translated_errors():
                 self.connection.client.set_experiment_tag(experiment_id, name, value)
             self.tags[name] = value

@@ -35,7 +35,7 @@ class Tag:
 PICTURE_FILE = "rank_distribution.png"
 STORE_FILE = "store.json"  # in a cell's folder: the store that will get the measurement; not an artifact
 SCORES_FILE = "scores.csv"
-COVERS_FILE = "covers.json"  # the IDs of the runs that a sweep or analysis used
+PAGE_FILE = "report.html"  # the page of a sweep or an analysis
 READING_FILE = "read.html"  # the reading page of a sweep, an analysis or a bundle
 
 DEFAULT_EXPERIMENT = "rbptrack"

@@ -10,7 +10,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -37,9 +37,9 @@ from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.experiment import Experiment
 from rbptrack.tracking.models import LoggedModels
 from rbptrack.tracking.names import (
-    COVERS_FILE,
     DEFAULT_EXPERIMENT,
     MEASUREMENTS_NOTE,
+    PAGE_FILE,
     REPORTS_NOTE,
     REPORTS_SUFFIX,
     SCORES_FILE,
@@ -47,10 +47,11 @@ from rbptrack.tracking.names import (
     Tag,
 )
 from rbptrack.tracking.verify import Fault, find_faults
-from rbptrack.tracking.writer import RunWriter, describe_measurement, shorten_tag
+from rbptrack.tracking.writer import MAX_PARAM_LENGTH, RunWriter, describe_measurement, shorten
 
 _FINISHED = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.MEASUREMENT}'"
-_MAX_SINGLE_SEARCHES = 20  # more fingerprints than this are not searched one by one; all measurements are read instead
+_MAX_SINGLE_SEARCHES = 3  # more fingerprints than this are not searched one by one; all measurements are read instead
+_FRESH_SECONDS = 60.0  # an answer of the store is used again for this time
 
 
 class Store(Artifacts):
@@ -79,6 +80,9 @@ class Store(Artifacts):
         self._measurement_writer = RunWriter(self.measurements)
         self._report_writer = RunWriter(self.reports)
         self._logged_models = LoggedModels(self.measurements)
+        self._missing: set[str] = set()  # the fingerprints that the last `find_all` did not find
+        self._asked = 0.0  # when this was
+        self._metric_names: set[str] = set()  # of the measurements that were read
 
     @property
     def uri(self) -> str:
@@ -95,11 +99,22 @@ class Store(Artifacts):
         """The name of the experiment of measurements."""
         return self.measurements.name
 
-    def check_writable(self) -> None:
-        """Create the experiments if they are missing. Raises StoreRefuses if the store does not let this user write."""
+    def check_writable(self, datasets: Iterable[str] = ()) -> None:
+        """Check that this user may write, by setting a tag of each experiment. Missing experiments are created.
+
+        Args:
+            datasets: the datasets that will be measured. The tag of the first experiment gives each one a colour.
+
+        Raises:
+            StoreRefuses: the store does not let this user write.
+            StoreAway: the store does not answer.
+
+        """
         with self.connection.write_lock():
-            self.measurements.check_writable()
-            self.reports.check_writable()
+            self.measurements.find_or_create()
+            colours = view.with_colours(datasets, self.measurements.tags.get(Tag.COLOURS, ""))
+            self.measurements.set_tag(Tag.COLOURS, json.dumps(colours), always=True)
+            self.reports.describe()
 
     # Write measurements
 
@@ -126,12 +141,18 @@ class Store(Artifacts):
                 run_id = self.find(fingerprint)
                 if run_id:
                     run_ids[fingerprint] = run_id
-            return run_ids
-        for run in self.measurements.search(_FINISHED):  # newest first
-            fingerprint = run.data.tags.get(FINGERPRINT_TAG, "")
-            if fingerprint in fingerprints:
-                run_ids.setdefault(fingerprint, run.info.run_id)
+        else:
+            for run in self.measurements.search(_FINISHED):  # newest first
+                fingerprint = run.data.tags.get(FINGERPRINT_TAG, "")
+                if fingerprint in fingerprints:
+                    run_ids.setdefault(fingerprint, run.info.run_id)
+        self._missing = set(fingerprints) - run_ids.keys()
+        self._asked = time.monotonic()
         return run_ids
+
+    def was_missing(self, fingerprint: str) -> bool:
+        """Return whether `find_all` looked for a fingerprint in the last minute, and did not find it."""
+        return fingerprint in self._missing and time.monotonic() - self._asked < _FRESH_SECONDS
 
     def log(self, folder: Path, record: MeasurementRecord, seal: str, pictures: Sequence[Path] = ()) -> str:
         """Log a measurement as a run, unless the store has an equivalent run, and return the ID of the run.
@@ -253,6 +274,7 @@ class Store(Artifacts):
         *,
         sweep: str = "",
         description: str = "",
+        params: Mapping[str, object] | None = None,
         metrics: Mapping[str, float] | None = None,
         files: Mapping[str, str | bytes] | None = None,
         tags: Mapping[str, str] | None = None,
@@ -265,7 +287,8 @@ class Store(Artifacts):
             kind: a value of `Kind`.
             name: the name of the run.
             sweep: the name of the sweep that the run belongs to.
-            description: Markdown for the run's page.
+            description: Markdown for the run's page. If the files include a page, a link to it is added.
+            params: the params of the run. Empty ones are left out.
             metrics: the metrics of the run; all are finite.
             files: the contents of the artifacts, by file name.
             tags: additional tags.
@@ -278,8 +301,10 @@ class Store(Artifacts):
         contents = dict(files or {})
         if covered_run_ids:
             all_tags[Tag.COVERS] = str(len(covered_run_ids))
-            contents[COVERS_FILE] = json.dumps(list(covered_run_ids))
-        stored_tags = {tag: shorten_tag(value) for tag, value in all_tags.items() if value}
+        stored_tags = {tag: shorten(value) for tag, value in all_tags.items() if value}
+        stored_params = {
+            param: shorten(str(value), MAX_PARAM_LENGTH) for param, value in (params or {}).items() if value
+        }
         writer = self._report_writer
         with self.connection.write_lock(), tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
@@ -288,16 +313,21 @@ class Store(Artifacts):
             record = ReportRecord(
                 name=name,
                 stored_tags=stored_tags,
+                stored_params=stored_params,
                 stored_metrics=dict(metrics or {}),
+                covered_run_ids=list(covered_run_ids),
                 began=began or time.time(),
                 ended=time.time(),
             )
             seal = record.write(folder)
             writer.discard_unfinished(self.reports.search("attributes.status = 'RUNNING'"))
-            run = writer.create(name, stored_tags | {Tag.SEAL: seal, Tag.NOTE: description}, record.began)
+            run = writer.create(name, stored_tags | {Tag.SEAL: seal}, record.began)
             run_id: str = run.run_id
+            if PAGE_FILE in contents:
+                page = f"#/experiments/{run.experiment_id}/runs/{run_id}/artifacts/{PAGE_FILE}"
+                description = f"[Page with figures]({page})\n\n{description}"
             writer.add_files(run, [folder / file for file in (*contents, RECORD_FILE)])
-            writer.log(run_id, metrics=metrics)
+            writer.log(run_id, params=stored_params, metrics=metrics, tags={Tag.NOTE: description})
             writer.end(run_id, "FINISHED", record.ended)
         self.locations[run_id] = run.artifact_uri
         return run_id
@@ -327,17 +357,18 @@ class Store(Artifacts):
 
         Returns the end of the view's address, which follows the address of the server.
         """
-        names = {name for run in self.finished_runs() for name in run.data.metrics}
+        if not self._metric_names:
+            list(self.finished_runs())
         with self.connection.write_lock():
             experiment_id = self.measurements.find_or_create()
             previous = self.measurements.tags.get(view.TAG, "")
-            self.measurements.set_tag(view.TAG, view.view_tag(names, previous))
+            self.measurements.set_tag(view.TAG, view.view_tag(self._metric_names, previous))
         return view.view_address(experiment_id)
 
     def _colour(self, dataset: str) -> str:
         """Return the colour of a dataset's runs. A tag of the experiment keeps the colours of all datasets."""
         self.measurements.find_or_create()
-        colours = view.with_colour(dataset, self.measurements.tags.get(Tag.COLOURS, ""))
+        colours = view.with_colours([dataset], self.measurements.tags.get(Tag.COLOURS, ""))
         self.measurements.set_tag(Tag.COLOURS, json.dumps(colours))
         return colours[dataset]
 
@@ -354,9 +385,8 @@ class Store(Artifacts):
             BadInput: nothing was measured yet, the store has none of `run_ids`, or no measurement passes the filters.
 
         """
-        frame = self._frame()
+        frame = self._frame(run_ids)
         if run_ids is not None:
-            frame = frame[frame["run_id"].isin(list(run_ids))]
             if not len(frame):
                 raise BadInput(
                     f"the tracking store {self.shown_address} has none of the {len(run_ids)} runs with these IDs"
@@ -368,10 +398,10 @@ class Store(Artifacts):
         ordered = frame.sort_values(["family", "non_embedding_params", "dataset"], kind="stable", na_position="last")
         return Runs(ordered, self).select(replace(filters, sweep=()))
 
-    def _frame(self) -> pd.DataFrame:
-        """Return the finished measurements as a frame. A run that breaks a rule is left out with a line."""
+    def _frame(self, run_ids: Sequence[str] | None) -> pd.DataFrame:
+        """Return the finished measurements (with these IDs) as a frame. A run that breaks a rule is left out."""
         rows = []
-        for run in self.finished_runs():
+        for run in self.finished_runs(run_ids):
             try:
                 measurement = Measurement.from_run(run.data.tags, run.data.params, run.data.metrics)
             except ValidationError as error:
@@ -383,32 +413,45 @@ class Store(Artifacts):
             )
         return pd.DataFrame(rows).reindex(columns=[*DTYPE_BY_COLUMN, *_rbp_columns(rows)])
 
-    def finished_runs(self) -> Iterator[Any]:
-        """Yield MLflow's runs of finished measurements, newest first. Of each fingerprint, only the newest is used."""
+    def finished_runs(self, run_ids: Sequence[str] | None = None) -> Iterator[Any]:
+        """Yield MLflow's runs of finished measurements, newest first. Of each fingerprint, only the newest is used.
+
+        Args:
+            run_ids: the IDs of the runs to choose from, or None for all runs.
+
+        """
+        condition = _FINISHED
+        if run_ids is not None:
+            if not run_ids:
+                return
+            condition += f" and attributes.run_id IN ({', '.join(map(repr, run_ids))})"
         seen = set()
-        for run in self.measurements.search(_FINISHED):
+        for run in self.measurements.search(condition):
             fingerprint = run.data.tags.get(FINGERPRINT_TAG) or run.info.run_id
             if fingerprint not in seen:
                 seen.add(fingerprint)
-                self.locations[run.info.run_id] = run.info.artifact_uri
+                self.remember(run)
+                self._metric_names |= run.data.metrics.keys()
                 yield run
 
     def scores(self) -> pd.DataFrame:
         """Return the imported scores of tasks. Only the newest score of each model, revision and task is used."""
         condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SCORES}'"
-        tables = [
-            _read_scores(self.recorded_file(run.info.run_id, SCORES_FILE)) for run in self.reports.search(condition)
-        ]
+        tables = []
+        for run in self.reports.search(condition):
+            self.remember(run)
+            tables.append(_read_scores(self.recorded_file(run.info.run_id, SCORES_FILE)))
         if not tables:
             return pd.DataFrame(columns=list(SCORES))
         return pd.concat(tables, ignore_index=True).drop_duplicates(["model", "revision", "task"])
 
-    def verify(self, *, repair: bool = False) -> Iterator[Fault]:
+    def verify(self, *, repair: bool = False, since: float = 0.0) -> Iterator[Fault]:
         """Compare every run with its sealed record, and its numbers with its ranks. Yields the faults.
 
         Args:
             repair: whether to mark damaged runs after all faults were yielded. The next sweep measures the marked
                 measurements again. Marked imports can be imported again.
+            since: only runs that began at this time or later are compared, in seconds since 1970.
 
         Raises:
             BadInput: the store or the experiment does not exist.
@@ -417,7 +460,7 @@ class Store(Artifacts):
         if not self.connection.exists or self.measurements.find() is None:
             raise self._no_measurement_error()
         faults_by_run: dict[str, list[str]] = {}
-        for fault in find_faults(self, self.measurements, self.reports):
+        for fault in find_faults(self, self.measurements, self.reports, since):
             yield fault
             if fault.kind == "damaged":
                 faults_by_run.setdefault(fault.run_id, []).append(fault.text)
@@ -425,7 +468,7 @@ class Store(Artifacts):
             client = self.connection.client
             with self.connection.translated_errors():
                 for run_id, texts in faults_by_run.items():
-                    client.set_tag(run_id, Tag.DAMAGED, shorten_tag("; ".join(texts)))
+                    client.set_tag(run_id, Tag.DAMAGED, shorten("; ".join(texts)))
                     client.update_run(run_id, status="FAILED")  # a FAILED run is no longer read
 
     def _find_newest(self, tag: str, value: str) -> Any:
@@ -442,7 +485,8 @@ class Store(Artifacts):
         reused: set[str] = set()
         for run in self.reports.search(condition):
             if Tag.COVERS in run.data.tags and matches_patterns([run.data.tags.get(Tag.SWEEP, "")], patterns):
-                reused |= set(json.loads(self.recorded_file(run.info.run_id, COVERS_FILE).read_bytes()))
+                self.remember(run)
+                reused |= set(self.covered_run_ids(run.info.run_id))
         is_made = frame["sweep"].map(lambda name: matches_patterns([str(name)], patterns))
         chosen = frame[is_made | frame["run_id"].isin(reused)]
         if not len(chosen):

@@ -5,7 +5,6 @@ A person who can write to the store can change a run and compute a new seal. Suc
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from rbptrack.base.errors import (
 )
 from rbptrack.base.files import sha256
 from rbptrack.measurement.build import faults_of_ranks
-from rbptrack.measurement.document import TAG_PREFIX, Label, names_of
+from rbptrack.measurement.document import FINGERPRINT_TAG, TAG_PREFIX, Label, names_of
 from rbptrack.measurement.files import (
     CONFIG_FILE,
     DOCUMENTS_FILE,
@@ -33,7 +32,7 @@ from rbptrack.measurement.files import (
     UNSCORED_FILE,
 )
 from rbptrack.measurement.record import MeasurementRecord, Record, parse_record, record_seal
-from rbptrack.tracking.names import COVERS_FILE, SCORES_FILE, Kind, Tag
+from rbptrack.tracking.names import SCORES_FILE, Kind, Tag
 from rbptrack.tracking.writer import dataset_input
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ _NOT_COMPARED = frozenset(
 """Tags that are not in records, and labels, which everybody may change."""
 
 _FILES_OF_RBPTRACK = (
-    CONFIG_FILE, COVERS_FILE, DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE, SCORES_FILE, TOKENS_FILE, UNSCORED_FILE,
+    CONFIG_FILE, DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE, SCORES_FILE, TOKENS_FILE, UNSCORED_FILE,
 )  # fmt: skip
 
 
@@ -62,7 +61,7 @@ class Fault:
         text: what is wrong.
         kind: "damaged" if the run differs from its record. `verify --repair` marks only such runs. "lost" if the run is
             missing, no longer FINISHED, or in another experiment. "unreadable" if the operating system cannot read one
-            of its files.
+            of its files. "superseded" if the run is undamaged, but a newer run of the same measurement counts.
         is_measurement: whether the run is a measurement. Other runs hold sweeps, analyses or scores.
         imported_from: the name of the file from which the run was imported; empty if it was not imported.
 
@@ -71,22 +70,28 @@ class Fault:
     run_id: str
     name: str
     text: str
-    kind: Literal["damaged", "lost", "unreadable"] = "damaged"
+    kind: Literal["damaged", "lost", "unreadable", "superseded"] = "damaged"
     is_measurement: bool = True
     imported_from: str = ""
 
 
-def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment) -> Iterator[Fault]:
+def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment, since: float = 0.0) -> Iterator[Fault]:
     """Yield the faults of all runs of the two experiments, and a fault for each lost measurement of a sweep.
 
-    The experiment `reports` holds sweeps, analyses and scores.
+    Args:
+        store: the store.
+        measurements: the experiment of measurements.
+        reports: the experiment of sweeps, analyses and scores.
+        since: only runs that began at this time or later are compared with their records, in seconds since 1970.
+
     """
+    newest: dict[str, Run] = {}  # by fingerprint
     finished: set[str] = set()
     name_of_sweep: dict[str, str] = {}
     for experiment in (measurements, reports):
         for run in list(experiment.search("")):
             run_id = run.info.run_id
-            store.locations[run_id] = run.info.artifact_uri  # replaces an address that may be out of date
+            store.remember(run)  # replaces an address that may be out of date
             if not _was_finished(run):
                 continue
             finished.add(run_id)
@@ -94,7 +99,15 @@ def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment)
                 continue  # an earlier `verify --repair` reported its faults, and nothing reads the run
             if run.data.tags.get(Tag.KIND) == Kind.SWEEP and run.info.status == "FINISHED":
                 name_of_sweep[run_id] = run.info.run_name or ""
+            if run.info.start_time < since * 1000:
+                continue
             yield from _faults_of_run(store, run, experiment, measurements)
+            fingerprint = run.data.tags.get(FINGERPRINT_TAG, "") if run.info.status == "FINISHED" else ""
+            if fingerprint and newest.setdefault(fingerprint, run) is not run:  # the newest comes first
+                text = (
+                    f"the newer run {newest[fingerprint].info.run_id} of the same measurement counts, this one does not"
+                )
+                yield Fault(run_id, run.info.run_name or "", text, kind="superseded")
     yield from _lost_measurements(store, name_of_sweep, finished)
 
 
@@ -138,8 +151,8 @@ def _lost_measurements(store: Artifacts, name_of_sweep: dict[str, str], finished
     reported: set[str] = set()
     for sweep_id, sweep_name in name_of_sweep.items():
         try:
-            run_ids = json.loads(store.recorded_file(sweep_id, COVERS_FILE).read_bytes())
-        except RbptrackError:  # no measurements, or a fault that `_faults_of_run` reports
+            run_ids = store.covered_run_ids(sweep_id)
+        except (MissingArtifact, FileAccessError):  # `_faults_of_run` reports this fault
             continue
         for run_id in run_ids:
             if run_id not in finished and run_id not in reported:

@@ -10,7 +10,7 @@ import base64
 import json
 import time
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +69,11 @@ def view_tag(metrics: Collection[str], previous: str = "") -> str:
     return json.dumps(view, sort_keys=True)
 
 
-def with_colour(dataset: str, text: str) -> dict[str, str]:
-    """Return the colours of datasets in a text (JSON), and a colour for one more dataset if it has none."""
+def with_colours(datasets: Iterable[str], text: str) -> dict[str, str]:
+    """Return the colours of datasets in a text (JSON), with a colour for each of some further datasets."""
     colours: dict[str, str] = json.loads(text) if text.startswith("{") else {}
-    if dataset not in colours:
-        unused = [colour for colour in _PALETTE if colour not in colours.values()]
-        colours[dataset] = unused[0] if unused else _PALETTE[len(colours) % len(_PALETTE)]
+    for dataset in datasets:
+        if dataset not in colours:
+            unused = [colour for colour in _PALETTE if colour not in colours.values()]
+            colours[dataset] = unused[0] if unused else _PALETTE[len(colours) % len(_PALETTE)]
     return colours

@@ -27,8 +27,11 @@ from rbptrack.tracking.names import Tag
 if TYPE_CHECKING:
     from mlflow.entities import Metric, Run, RunInfo
 
+MAX_PARAM_LENGTH = 6000
+"""The largest number of characters in a param of MLflow."""
+
 _MAX_TAG_LENGTH = 8000  # largest number of characters in a tag of MLflow
-_METRICS_PER_REQUEST = 900  # MLflow accepts 1000 metrics and params together
+_METRICS_PER_REQUEST = 890  # MLflow accepts 1000 metrics, params and tags together
 _PARAMS_PER_REQUEST = 100  # MLflow accepts 100
 _DIGEST_LENGTH = 8  # characters of the hash of the texts; the param documents_hash holds the whole hash
 _DESCRIBED_K = 10  # k of the RBP_k in the description of a run
@@ -61,7 +64,7 @@ class RunWriter:
             "mlflow.source.type": "LOCAL",
             Tag.WRITER: self._connection.lock_name,
         }
-        all_tags |= {key: shorten_tag(value) for key, value in tags.items() if value}
+        all_tags |= {key: shorten(value) for key, value in tags.items() if value}
         with self._connection.translated_errors():
             run = self._connection.client.create_run(
                 experiment_id, start_time=int(began * 1000), run_name=name, tags=all_tags
@@ -69,14 +72,19 @@ class RunWriter:
         return run.info
 
     def log(
-        self, run_id: str, *, params: Mapping[str, str] | None = None, metrics: Mapping[str, float] | None = None
+        self,
+        run_id: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        metrics: Mapping[str, float] | None = None,
+        tags: Mapping[str, str] | None = None,
     ) -> None:
-        """Log params and metrics. The metrics get the present time."""
+        """Log params, metrics and tags. The metrics get the present time."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
         entities = [Metric(name, value, now, 0) for name, value in (metrics or {}).items()]
-        self._log_batches(run_id, params or {}, entities)
+        self._log_batches(run_id, params or {}, entities, tags or {})
 
     def log_record(self, run_id: str, record: MeasurementRecord, model_id: str | None) -> None:
         """Log the params, metrics and curves of a measurement.
@@ -103,19 +111,25 @@ class RunWriter:
             metrics.append(Metric(name, value, ended, 0, **model_and_dataset))
         for name, curve in record.curves().items():
             metrics += [Metric(name, value, ended, step) for step, value in curve.items()]
-        self._log_batches(run_id, record.params(), metrics)
+        self._log_batches(run_id, record.params(), metrics, {})
 
-    def _log_batches(self, run_id: str, params: Mapping[str, str], metrics: Sequence[Metric]) -> None:
-        from mlflow.entities import Param
+    def _log_batches(
+        self, run_id: str, params: Mapping[str, str], metrics: Sequence[Metric], tags: Mapping[str, str]
+    ) -> None:
+        from mlflow.entities import Param, RunTag
 
         entries = [Param(name, value) for name, value in params.items()]
-        requests = max(-(-len(entries) // _PARAMS_PER_REQUEST), -(-len(metrics) // _METRICS_PER_REQUEST))
+        run_tags = [RunTag(name, shorten(value)) for name, value in tags.items()]
+        requests = max(
+            bool(run_tags), -(-len(entries) // _PARAMS_PER_REQUEST), -(-len(metrics) // _METRICS_PER_REQUEST)
+        )
         with self._connection.translated_errors():
             for i in range(requests):
                 self._connection.client.log_batch(
                     run_id,
                     params=entries[i * _PARAMS_PER_REQUEST : (i + 1) * _PARAMS_PER_REQUEST],
                     metrics=metrics[i * _METRICS_PER_REQUEST : (i + 1) * _METRICS_PER_REQUEST],
+                    tags=run_tags if i == 0 else (),
                 )
 
     def log_inputs(self, run_id: str, measurement: Measurement, model_id: str | None) -> None:
@@ -236,12 +250,10 @@ def _format_result(name: str, value: float | None, error: float | None, unit: st
     return f"**{metric_label(name)}** {value:.{digits}f}{spread}{unit}"
 
 
-def shorten_tag(text: str) -> str:
-    """Remove passwords from a text, and shorten it to the length that MLflow keeps."""
+def shorten(text: str, length: int = _MAX_TAG_LENGTH) -> str:
+    """Remove passwords from a text, and shorten it to the length that MLflow keeps; by default, that of a tag."""
     text = without_password(text)
-    if len(text) <= _MAX_TAG_LENGTH:
-        return text
-    return text[: _MAX_TAG_LENGTH - 3] + "..."
+    return text if len(text) <= length else text[: length - 3] + "..."
 
 
 def _user_name() -> str:

@@ -1,4 +1,4 @@
-"""Tests of `save_reports`, `save_figures`, `print_report` and `print_summary`."""
+"""Tests of `save_report`, `save_figures`, `print_report` and `print_summary`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from rbptrack.analysis import Report, Runs, Term
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.figures import charts
-from rbptrack.reporting import Analysis, print_report, print_summary, save_figures, save_reports
+from rbptrack.reporting import Analysis, print_report, print_summary, save_figures, save_report
 from rbptrack.stats import Estimate
 
 
@@ -58,31 +58,33 @@ def analyses() -> list[Analysis]:
     return [failed, Analysis("power_law", report, leads=True), Analysis("training", only_a_note)]
 
 
-def test_save_reports_returns_the_path_of_the_page(runs: Runs, analyses: list[Analysis]) -> None:
-    assert save_reports(MemoryStore(), runs, analyses, "<p>", command="rbptrack report") == "1/report.html"
+def test_save_report_returns_the_path_of_the_page(runs: Runs, analyses: list[Analysis]) -> None:
+    assert save_report(MemoryStore(), runs, analyses, "<p>", command="rbptrack report") == "1/report.html"
 
 
-def test_save_reports_saves_only_analyses_with_results(runs: Runs, analyses: list[Analysis]) -> None:
+def test_save_report_saves_one_run_with_the_first_results_as_metrics(runs: Runs, analyses: list[Analysis]) -> None:
     store = MemoryStore()
-    save_reports(store, runs, analyses, "<p>", command="rbptrack report")
+    save_report(store, runs, analyses, "<p>", command="rbptrack report")
     (saved,) = store.saved
-    assert (saved["kind"], saved["name"]) == ("analysis", "power_law: pythia on wiki")
+    assert (saved["kind"], saved["name"]) == ("analysis", "report: pythia on wiki")
+    assert saved["params"]["families"] == "pythia"
+    assert (saved["params"]["smallest_S"], saved["params"]["measurements"]) == (100, 1)
     assert saved["metrics"]["alpha/pythia/wiki/rbp_1/1e:2b06"] == 0.25  # S = 1e+06 is escaped as 1e:2b06
     assert saved["covered_run_ids"] == ["a1"]
 
 
-def test_save_reports_saves_tables_and_the_page_as_files(runs: Runs, analyses: list[Analysis]) -> None:
+def test_save_report_saves_tables_and_the_page_as_files(runs: Runs, analyses: list[Analysis]) -> None:
     store = MemoryStore()
-    save_reports(store, runs, analyses, "<p>", command="rbptrack report")
+    save_report(store, runs, analyses, "<p>", command="rbptrack report")
     (saved,) = store.saved
     assert set(saved["files"]) == {"results.csv", "Results-table.csv", "laws.csv", "report.html"}
     assert saved["files"]["report.html"] == "<p>"
     assert saved["files"]["laws.csv"] == "k,alpha\n1,0.25\n2,0.333333\n"
 
 
-def test_save_reports_describes_the_run_by_headline_results_and_command(runs: Runs, analyses: list[Analysis]) -> None:
+def test_save_report_describes_the_run_by_headline_results_and_command(runs: Runs, analyses: list[Analysis]) -> None:
     store = MemoryStore()
-    save_reports(store, runs, analyses, "<p>", command="rbptrack report")
+    save_report(store, runs, analyses, "<p>", command="rbptrack report")
     (saved,) = store.saved
     assert saved["description"].startswith("RBP_1 improves with size.\n\n```\n")
     assert "0.250 (0.230 to 0.270)" in saved["description"]

@@ -159,12 +159,21 @@ def test_report_metrics_and_csv_of_estimates_without_intervals_have_no_low_and_h
 def test_report_metrics_are_named_by_question_family_dataset_metric_and_case() -> None:
     report = law_report()
     report.add("beta", 0.4, family="my (own)", dataset="wiki", N=4, S=1.5e9)
-    values = report_metrics(report)
+    values = report_metrics(report, max_number=1000)
     assert values["alpha/pythia/wiki/rbp_10"] == 0.25
     assert values["alpha/pythia/wiki/rbp_10/low"] == pytest.approx(0.25 - 1.96e-2, abs=1e-4)
     assert values["held_out/pythia/wiki/ce"] == pytest.approx(math.expm1(0.05))
     assert values["beta/my :28own:29/wiki/4/1.5e:2b09"] == 0.4
     assert all(math.isfinite(value) for value in values.values())
+
+
+def test_report_metrics_are_at_most_forty_and_take_whole_results() -> None:
+    report = Report({"alpha": Term("exponent", "α")})
+    for i in range(30):
+        report.add("alpha", Estimate(0.25, 1e-4), family="pythia", dataset=f"d{i}", metric="ce", null=0.0)
+    values = report_metrics(report)
+    assert 36 <= len(values) <= 40
+    assert len([name for name in values if name.endswith("/low")]) == len([n for n in values if n.endswith("/high")])
 
 
 def test_results_tables_and_metrics_of_an_empty_report_are_empty() -> None:

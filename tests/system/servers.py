@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,10 +25,24 @@ _PATIENCE = 300  # seconds after which a command or an unanswered address counts
 
 @dataclass(frozen=True)
 class Server:
-    """The ports of `mlflow server` and of its PostgreSQL on this machine."""
+    """The ports of `mlflow server` and of its PostgreSQL on this machine, and the folder with their files."""
 
     port: int
     database_port: int
+    folder: Path
+
+    @property
+    def artifacts(self) -> Path:
+        """The folder in which the server keeps artifacts."""
+        return self.folder / "artifacts"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "mlflow.log"
+
+    def count_requests(self) -> int:
+        """Return the number of requests that the server has answered."""
+        return self.log.read_text().count(' HTTP/1.1" ')
 
     @property
     def uri(self) -> str:
@@ -62,8 +76,9 @@ def team_server() -> Iterator[Server]:
 
     PostgreSQL has two databases: `tracking`, which the server uses, and `direct`, which is empty.
     """
-    server = Server(free_port(), free_port())
-    with tempfile.TemporaryDirectory(prefix="rbptrack-server-") as name, _postgres(Path(name), server.database_port):
+    with tempfile.TemporaryDirectory(prefix="rbptrack-server-") as name, ExitStack() as stack:
+        server = Server(free_port(), free_port(), Path(name))
+        stack.enter_context(_postgres(Path(name), server.database_port))
         for database in ("tracking", "direct"):
             _sql(server, f"create database {database}")
         config = Path(name, "auth.ini")
@@ -82,13 +97,12 @@ def team_server() -> Iterator[Server]:
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
             "PYTHONWARNINGS": "default",
         }
-        log = Path(name, "mlflow.log")
-        with log.open("ab") as output:
+        with server.log.open("ab") as output:
             process = subprocess.Popen(
                 words, env=environment, stdout=output, stderr=output, start_new_session=True, cwd=name
             )
         try:
-            _wait_until_it_answers(process, f"{server.uri}/health", log)
+            _wait_until_it_answers(process, f"{server.uri}/health", server.log)
             yield server
         finally:
             with suppress(ProcessLookupError):

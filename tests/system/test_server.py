@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,15 @@ from mlflow.store.artifact.mlflow_artifacts_repo import MlflowArtifactsRepositor
 
 from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
+from rbptrack.config.compose import compose_cells, read_words
+from rbptrack.config.schema import Config
+from rbptrack.measurement.record import MeasurementRecord, read_measurement
+from rbptrack.sweep import sweep
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.writer import RunWriter
 from tests.store_fixtures import WriteCell
 from tests.system.servers import PASSWORD, Server, TcpProxy, free_port, postgres_binaries, team_server
+from tests.tracking.interrupts import interrupt
 
 pytestmark = [
     pytest.mark.skipif(postgres_binaries() is None, reason="PostgreSQL is not installed: apt-get install postgresql"),
@@ -128,6 +134,11 @@ def test_delivery_interrupted_at_any_step_is_completed_later(
 DELIVER = """
 import sys, time
 from pathlib import Path
+from rbptrack.config.compose import read_words
+from rbptrack.config.compose import compose_cells
+from rbptrack.config.schema import Config
+from rbptrack.measurement.record import MeasurementRecord, read_measurement
+from rbptrack.sweep import sweep
 from rbptrack.tracking import Outbox, Store
 
 store = Store(sys.argv[1], "two")
@@ -307,3 +318,128 @@ def test_verify_of_server_prints_no_progress_bars_of_mlflow(
     assert list(store.verify()) == []
     out, err = capfd.readouterr()
     assert "%" not in out + err
+
+
+EDITOR_PASSWORD = "may edit, please"
+
+
+@pytest.fixture(scope="module")
+def editor(server: Server) -> str:
+    """The name of a user of the server. The password is `EDITOR_PASSWORD`. `permit_editing` permits experiments."""
+    user = {"username": "editor", "password": EDITOR_PASSWORD}
+    address = f"{server.uri}/api/2.0/mlflow/users/create"
+    response = requests.post(address, json=user, auth=("admin", PASSWORD), timeout=60)
+    assert response.status_code == 200, response.text
+    return "editor"
+
+
+def permit_editing(server: Server, user: str, store: Store) -> None:
+    """Create the experiments of a store, and give a user the permission EDIT for them."""
+    for experiment in (store.measurements, store.reports):
+        permission = {"username": user, "resource_type": "experiment", "permission": "EDIT"}
+        permission["resource_id"] = experiment.find_or_create()
+        address = f"{server.uri}/api/3.0/mlflow/users/permissions/grant"
+        response = requests.post(address, json=permission, auth=("admin", PASSWORD), timeout=60)
+        assert response.status_code == 200, response.text
+
+
+def log_in(user: str, password: str, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("MLFLOW_TRACKING_USERNAME", user)
+    patch.setenv("MLFLOW_TRACKING_PASSWORD", password)
+
+
+def test_user_who_may_edit_delivers_all_after_a_killed_delivery(
+    server: Server, editor: str, write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow lets a user delete runs only with the permission MANAGE."""
+    permit_editing(server, editor, Store(server.uri, "edited"))
+    log_in(editor, EDITOR_PASSWORD, monkeypatch)
+    store = Store(server.uri, "edited")
+    folders = [write_cell(1000), write_cell(2000)]
+    for folder in folders:
+        Outbox(store).write_address(folder)
+    with monkeypatch.context() as patch:
+        for step in ("add_files", "discard"):
+            patch.setattr(RunWriter, step, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            Outbox(store).deliver(sorted(folders)[0])
+    assert statuses(server.uri, "edited") == ["RUNNING"]
+    assert [delivery.error for delivery in Outbox(store).deliver_waiting()] == ["", ""]
+    assert sorted(statuses(server.uri, "edited")) == ["FAILED", "FINISHED", "FINISHED"]
+    assert list(store.verify()) == []
+    assert len(store.runs()) == 2
+
+
+def test_measurement_waits_while_the_artifacts_of_the_server_are_away(server: Server, write_cell: WriteCell) -> None:
+    store = Store(server.uri, "no artifacts")
+    Outbox(store).deliver(write_cell(1000))
+    hidden = server.artifacts.with_name("hidden")
+    server.artifacts.rename(hidden)
+    server.artifacts.write_text("a file in place of the folder")
+    try:
+        Outbox(store).write_address(write_cell(2000))
+        (delivery,) = Outbox(store).deliver_waiting()
+        assert delivery.error
+    finally:
+        server.artifacts.unlink()
+        hidden.rename(server.artifacts)
+    (delivery,) = Outbox(store).deliver_waiting()
+    assert delivery.error == ""
+    assert statuses(server.uri, "no artifacts") == ["FINISHED", "FINISHED"]
+
+
+def run_sweep(uri: str, experiment: str, *words: str) -> int:
+    return sweep.run(configs_of(f"tracking.uri={uri}", f"tracking.experiment={experiment}", *words), words)
+
+
+def configs_of(*words: str) -> list[Config]:
+    return compose_cells(read_words(["dataset.documents=20", *words]))
+
+
+def test_password_that_changes_during_a_sweep_costs_no_measurement(
+    server: Server, editor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("model=nano/6k,nano/15k,nano/38k", "dataset=pydocs", "analyzers=[]")
+    permit_editing(server, editor, Store(server.uri, "expired"))
+    log = Store.log
+
+    def log_and_change_password(self: Store, *args: Any, **options: Any) -> str:
+        run_id = log(self, *args, **options)
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "a password that has expired")
+        return run_id
+
+    with monkeypatch.context() as patch:
+        log_in(editor, EDITOR_PASSWORD, patch)
+        patch.setattr(Store, "log", log_and_change_password)
+        assert run_sweep(server.uri, "expired", *words) == 1
+    log_in(editor, EDITOR_PASSWORD, monkeypatch)
+    assert len(Outbox(Store(server.uri, "expired")).waiting_folders()) == 2
+    assert run_sweep(server.uri, "expired", *words) == 0
+    assert statuses(server.uri, "expired") == ["FINISHED"] * 3
+
+
+@pytest.mark.usefixtures("pictures")
+def test_sweep_and_verify_need_few_requests(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rbptrack.tracking.store._FRESH_SECONDS", float("inf"))  # a slow machine asks again
+    before = server.count_requests()
+    assert run_sweep(server.uri, "counted", "model=nano/6k,nano/15k", "dataset=pydocs,stdlib") == 0
+    requests_of_sweep = server.count_requests() - before
+    assert requests_of_sweep <= 80
+    store = Store(server.uri, "counted")
+    before = server.count_requests()
+    assert list(store.verify()) == []
+    runs = [run for experiment in (store.measurements, store.reports) for run in experiment.search("")]
+    num_files = sum(len(store.list_files(run.info.run_id)) for run in runs)
+    requests_of_verify = server.count_requests() - before - len(runs) - 2
+    assert requests_of_verify <= 1.5 * num_files
+
+
+def test_import_of_a_measurement_needs_few_requests(server: Server, write_cell: WriteCell) -> None:
+    store = Store(server.uri, "imported")
+    Outbox(store).deliver(write_cell(1000))
+    before = server.count_requests()
+    record = MeasurementRecord(measurement=read_measurement(write_cell(2000)).measurement)
+    with tempfile.TemporaryDirectory() as folder:
+        record.write(Path(folder))
+        Outbox(store).deliver(Path(folder), keep_folder=True)
+    assert server.count_requests() - before <= 9

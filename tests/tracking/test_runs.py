@@ -255,7 +255,7 @@ def test_a_damaged_list_of_the_measurements_of_a_sweep_is_refused_and_reported(
 ) -> None:
     reused = Outbox(store).deliver(write_cell(1000, sweep="first"))
     sweep = store.save("sweep", "second", sweep="second", covered_run_ids=[reused])
-    KINDS_OF_DAMAGE[damage](store.artifact(sweep, "covers.json"))
+    KINDS_OF_DAMAGE[damage](store.artifact(sweep, "record.json"))
     with pytest.raises(RbptrackError):
         store.runs(Filters(sweep=["second"]))
     assert store.runs()["run_id"].tolist() == [reused]

@@ -147,7 +147,7 @@ def test_verify_finds_every_alteration_of_a_sweep(store: Store, sweep_and_measur
     assert unnoticed_alterations(store, sweep, ALTERATIONS_OF_A_REPORT, parameters=(sweep,)) == []
 
 
-@pytest.mark.parametrize("name", ["scores.csv", "covers.json", "report.html", "record.json"])
+@pytest.mark.parametrize("name", ["scores.csv", "report.html", "record.json"])
 def test_verify_finds_altered_and_missing_files_of_a_sweep(
     name: str, store: Store, sweep_and_measurement: tuple[str, str]
 ) -> None:
