@@ -19,8 +19,8 @@ def sync(tracking_uri: TrackingUri = "", experiment: Experiment = "", format_: O
     deliveries = outbox.deliver_waiting()
     for folder in outbox.folders_without_address():
         error = (
-            "its file store.json, which names the store, is missing or damaged. Run the command that measured it again. "
-            "This delivers the measurement"
+            "its file store.json, which names the store, is missing or damaged. Measure it again: "
+            "the same command then delivers the measurement"
         )
         deliveries.append(Delivery(short_path(folder), "", error))
     elsewhere = outbox.count_waiting_elsewhere()
