@@ -114,13 +114,14 @@ def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment,
 def _was_finished(run: Run) -> bool:
     """Return whether rbptrack finished a run, whatever its status is now.
 
-    Return False for a run that is being written (it has no end time), the run of a failed cell (no seal), and a run of
-    another program (no seal and no kind).
+    Return False for a run that is being written (it has no end time), the run of a failed cell (no seal), a run whose
+    process was interrupted, and a run of another program (no seal and no kind).
     """
     tags = run.data.tags
     if run.info.status == "FINISHED":
         return bool({Tag.DAMAGED, Tag.SEAL, Tag.KIND} & tags.keys())
-    return Tag.DAMAGED in tags or (Tag.SEAL in tags and bool(run.info.end_time))
+    was_discarded = run.info.status == "FAILED" and Tag.FAILURE in tags
+    return Tag.DAMAGED in tags or (Tag.SEAL in tags and bool(run.info.end_time) and not was_discarded)
 
 
 def _faults_of_run(store: Artifacts, run: Run, experiment: Experiment, measurements: Experiment) -> Iterator[Fault]:
