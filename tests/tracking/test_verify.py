@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import time
 from collections.abc import Mapping
 from contextlib import closing
 
@@ -266,3 +267,20 @@ def test_verify_with_repair_marks_damaged_runs_so_they_are_measured_again(store:
     repeated = Outbox(store).deliver(write_cell())
     assert store.find(fingerprint) == repeated
     assert list(store.verify()) == []
+
+
+def test_verify_names_the_run_that_counts_of_two_with_one_fingerprint(store: Store, write_cell: WriteCell) -> None:
+    first = Outbox(store).deliver(write_cell())
+    time.sleep(0.01)  # runs are ordered by their start in milliseconds
+    second = Outbox(store).deliver(write_cell(forced=True))
+    (fault,) = store.verify(repair=True)
+    assert (fault.run_id, fault.kind) == (first, "superseded")
+    assert second in fault.text
+    assert store.connection.client.get_run(first).info.status == "FINISHED"
+
+
+def test_verify_since_a_time_compares_only_runs_that_began_later(store: Store, write_cell: WriteCell) -> None:
+    run_id = Outbox(store).deliver(write_cell())
+    store.connection.client.log_metric(run_id, "ce", 1.5)
+    assert [fault.run_id for fault in store.verify(since=time.time() - 3600)] == [run_id]
+    assert list(store.verify(since=time.time() + 3600)) == []
