@@ -40,6 +40,7 @@ class Experiment:
         self.tags: dict[str, str] = {}
         self._description = description
         self._id: str | None = None
+        self._is_new = False  # whether this object created the experiment
 
     def find(self) -> str | None:
         """Return the ID of the experiment, or None if it does not exist. Raises BadInput if it was deleted."""
@@ -61,6 +62,7 @@ class Experiment:
                 try:
                     self._id = client.create_experiment(self.name, self._artifact_location(), tags)
                     self.tags = tags
+                    self._is_new = True
                 except MlflowException:
                     if self.find() is None:  # if it is found, another process created it at the same time
                         raise
@@ -68,9 +70,8 @@ class Experiment:
 
     def describe(self) -> None:
         """Create the experiment with its description, or set the description again. Both need write access."""
-        exists = self.find() is not None
         self.find_or_create()
-        self.set_tag(_DESCRIPTION_TAG, self.tags.get(_DESCRIPTION_TAG, self._description), always=exists)
+        self.set_tag(_DESCRIPTION_TAG, self.tags.get(_DESCRIPTION_TAG, self._description), always=not self._is_new)
 
     def set_tag(self, name: str, value: str, *, always: bool = False) -> None:
         """Set a tag of the experiment. If it has this value already, set it only with `always`."""
