@@ -86,8 +86,14 @@ def test_run_saves_the_sweep_with_a_report_and_a_reading_page(
     assert sweep.run(configs(*words), words) == 0
     assert len(store.runs(Filters(sweep=["mine"])).frame) == 3
     (run,) = store.reports.search("tags.`rbptrack.kind` = 'sweep'")
-    assert run.data.metrics["cells"] == 3
-    assert run.data.metrics["cells_measured"] == 3
+    assert (run.data.params["cells"], run.data.params["cells_measured"], run.data.params["k"]) == (
+        "3",
+        "3",
+        "1,3,10,30,100,300,1000,3000",
+    )
+    assert (run.data.params["families"], run.data.params["datasets"]) == ("nano", "pydocs")
+    assert 0 < len(run.data.metrics) <= 40
+    assert all(name.startswith(("alpha/", "delta/")) for name in run.data.metrics)
     assert "model=nano/6k" in run.data.tags["mlflow.note.content"]
     page = report_path(capsys.readouterr().out)
     assert "nano" in page.read_text()
