@@ -30,6 +30,7 @@ from functools import reduce
 import numpy as np
 
 from rbptrack.ranks import DocumentCounts, FloatArray
+from rbptrack.ranks.near_copies import near_copy_groups
 from rbptrack.stats import (
     Law,
     Row,
@@ -480,7 +481,33 @@ def sources(rng: np.random.Generator, cell: Settings) -> Outcomes:
     return outcomes
 
 
+def near_copies(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Check tests of one law if every document has near copies, once with and once without the search for them.
+
+    A copy has the numbers of its original. A tenth of its tokens, at random places, is another one.
+    """
+    family = _family(cell)
+    counts = family.measure(rng, _documents(rng, cell))
+    original = np.tile(np.arange(cell["D"]), cell["copies"])
+    tokens = rng.integers(30_000, size=(cell["D"], 100))[original]
+    tokens = np.where(rng.random(tokens.shape) < 0.1, rng.integers(30_000, size=tokens.shape), tokens)
+    groups = near_copy_groups(tokens.ravel(), np.full(len(tokens), 100))
+    copied = [replace(size.take(original), document=np.arange(len(original))) for size in counts]
+    outcomes: dict[str, float] = {"share: near copies form the right groups": (groups == original).all()}
+    for name, units in (("copies found", [size.in_groups(groups) for size in copied]), ("copies not found", copied)):
+        ce_law, _, _ = fit_laws(family.s, units, ce_and_neg_log_rbp)
+        outcomes |= coverage(f"covers: CE's α, {name}", ce_law.alpha, ALPHA)
+        tests = [law.alpha.p(0.0) for law in fit_laws(family.s, units, neg_log_rbp_over_ce)]
+        tests += [ce_law.bend().p(0.0), ce_law.held_out().p(0.0)]
+        smallest = np.nanmin([*tests, 1.0]) * len(tests)
+        outcomes[f"false: any of 4 conclusions (Bonferroni), {name}"] = smallest < 0.05
+    return outcomes
+
+
 EXPERIMENTS = {
+    "near_copies": Experiment(
+        grid(m=(7,), D=(10, 40), copies=(12,), tails=TAILS, lengths=("even",), tau=(0.0, 0.01)), near_copies
+    ),
     "exponents": Experiment(
         [
             *grid(m=(3, 4, 5, 7, 10), D=(20, 100), tails=TAILS, lengths=("even", "uneven"), tau=(0.0, 0.02)),

@@ -52,7 +52,7 @@ _TOPICS = {
         "means",
         "seeds",
     ),
-    "documents with a common source": ("sources",),
+    "documents with a common source": ("sources", "near_copies"),
 }
 """The experiments of each table of intervals. All other experiments are in the table of `_OTHER_TOPIC`."""
 _OTHER_TOPIC = "single models and other analyzers"

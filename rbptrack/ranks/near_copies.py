@@ -34,7 +34,7 @@ remain with the tokenizer of Llama 2. The largest group is that of 70 tables of 
 _MIN_COMMON = 12  # fewer common shingles show nothing: short questions often share their first words
 _SAMPLE = 128  # the most shingles of a document that are compared; the standard error of a resemblance of .25 is .04
 _CANDIDATE_SAMPLE = 24  # documents that share one of their so many smallest hashes are compared
-_NEIGHBOURS = 4  # a document is compared with the next so many documents that have the same shingle
+_NEIGHBOURS = 8  # a document is compared with the next so many documents that have the same shingle
 _PIECE_TOKENS = 2**19  # the number of tokens that are hashed at once
 _PAIRS = 2**14  # the number of pairs that are compared at once
 _UNUSED = np.uint32(2**32 - 1)  # fills the rows of documents with few shingles

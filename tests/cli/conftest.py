@@ -11,8 +11,8 @@ from rbptrack.config.paths import embedded
 from tests.conftest import RunCommand
 from tests.tiny_models import TEXT
 
-TEXTS = [TEXT[300 * i : 300 * (i + 1)] for i in range(24)]
-"""The documents of the dataset `code`: 24 texts of 300 characters."""
+TEXTS = [TEXT[start : start + 300] for start in range(7200, 7200 + 24 * 900, 900)]
+"""The documents of the dataset `code`: 24 texts of 300 characters. None is a near copy of another."""
 
 
 @pytest.fixture(scope="session")
