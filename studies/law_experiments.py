@@ -494,7 +494,10 @@ def near_copies(rng: np.random.Generator, cell: Settings) -> Outcomes:
     groups = near_copy_groups(tokens.ravel(), np.full(len(tokens), 100))
     copied = [replace(size.take(original), document=np.arange(len(original))) for size in counts]
     outcomes: dict[str, float] = {"share: near copies form the right groups": (groups == original).all()}
-    for name, units in (("copies found", [size.in_groups(groups) for size in copied]), ("copies not found", copied)):
+    for name, units in (
+        ("copies found", [size.in_groups(groups.tolist()) for size in copied]),
+        ("copies not found", copied),
+    ):
         ce_law, _, _ = fit_laws(family.s, units, ce_and_neg_log_rbp)
         outcomes |= coverage(f"covers: CE's α, {name}", ce_law.alpha, ALPHA)
         tests = [law.alpha.p(0.0) for law in fit_laws(family.s, units, neg_log_rbp_over_ce)]
