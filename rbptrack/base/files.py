@@ -91,11 +91,22 @@ def open_regular(path: Path) -> io.BufferedReader:
 
     Raises BadInput if the path is not a regular file, and OSError if it cannot be opened.
     """
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    try:
+        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    except OSError as error:
+        if error.errno not in (errno.ENXIO, errno.EOPNOTSUPP):  # a socket, or a device that does not exist
+            raise
+        raise BadInput(f"{path} is {describe_kind(path)}, not a file") from error
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise BadInput(f"{path} is {describe_kind(path)}, not a file")
     return file
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the content of a regular file. Raises as `open_regular`."""
+    with open_regular(path) as file:
+        return file.read()
 
 
 def sha256(path: Path) -> str:

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rbptrack.base.errors import MissingArtifact, file_access_error
-from rbptrack.base.files import replacing
+from rbptrack.base.errors import BadInput, MissingArtifact, file_access_error
+from rbptrack.base.files import open_regular, replacing
 
 _CHECKSUM_BYTES = 4
 _BATCH_ROWS = 2**17  # rows that are read at once; each column of a batch takes about 1 MB
@@ -129,7 +129,7 @@ def _open_checked(path: Path) -> Iterator[Any]:
 
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             footer = _read_footer(file)
             file.seek(-len(footer) - _CHECKSUM_BYTES, os.SEEK_END)
             if file.read(_CHECKSUM_BYTES) != _checksum(footer):
@@ -139,6 +139,8 @@ def _open_checked(path: Path) -> Iterator[Any]:
         raise
     except FileNotFoundError as error:
         raise MissingArtifact(f"{path} does not exist") from error
+    except BadInput as error:  # it is not a regular file
+        raise MissingArtifact(f"{error}: restore it from a copy") from error
     except Exception as error:  # damaged bytes make Arrow raise exceptions of every kind
         raise file_access_error(error, path) or MissingArtifact(
             f"{path} is damaged: restore it from a copy, or measure again with force=true"

@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from rbptrack.base.errors import MissingArtifact
-from rbptrack.base.files import sha256, sync, write_whole
+from rbptrack.base.errors import BadInput, MissingArtifact
+from rbptrack.base.files import read_regular, sha256, sync, write_whole
 from rbptrack.base.validation import broken_rules
 from rbptrack.measurement.document import CURVE, Measurement
 from rbptrack.measurement.files import RECORD_FILE, SEAL_FILE
@@ -169,7 +169,18 @@ def read_measurement(folder: Path) -> MeasurementRecord:
 
     Raises MissingArtifact if it is damaged, and OSError if it cannot be read.
     """
-    return parse_measurement((folder / RECORD_FILE).read_bytes())
+    return parse_measurement(read_record(folder / RECORD_FILE))
+
+
+def read_record(path: Path) -> bytes:
+    """Return the content of record.json.
+
+    Raises MissingArtifact if it is not a regular file, and OSError if it cannot be read.
+    """
+    try:
+        return read_regular(path)
+    except BadInput as error:
+        raise MissingArtifact(str(error)) from error
 
 
 def record_seal(content: bytes) -> str:

@@ -26,7 +26,7 @@ from rbptrack.measurement.files import (
     TOKENS_FILE,
     UNSCORED_FILE,
 )
-from rbptrack.measurement.record import MeasurementRecord, Record, ReportRecord, parse_record, record_seal
+from rbptrack.measurement.record import MeasurementRecord, Record, ReportRecord, parse_record, read_record, record_seal
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources import cache
 from rbptrack.tracking.connection import Connection
@@ -121,13 +121,13 @@ class Artifacts(RankStore):
             with self.connection.translated_errors():
                 self.remember(self.connection.client.get_run(run_id))
 
-        def read_record(path: Path) -> Record:
-            content = path.read_bytes()
+        def read_sealed(path: Path) -> Record:
+            content = read_record(path)
             if record_seal(content) != self.seals[run_id]:
                 raise _changed_file_error(f"run {run_id}", RECORD_FILE)
             return parse_record(content)
 
-        return self._read(run_id, RECORD_FILE, read_record)
+        return self._read(run_id, RECORD_FILE, read_sealed)
 
     def sealed_measurement(self, run_id: str) -> MeasurementRecord:
         """Return the record of a measurement's run. Raises MissingArtifact if the run is not a measurement."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from rbptrack.base.errors import (
+    BadInput,
     FileAccessError,
     MissingArtifact,
     RbptrackError,
@@ -19,10 +20,10 @@ from rbptrack.base.errors import (
     file_access_error,
     first_line,
 )
-from rbptrack.base.files import sha256, sync_tree, write_whole
+from rbptrack.base.files import read_regular, sha256, sync_tree, write_whole
 from rbptrack.config.paths import cells_folder, mlruns_folder
 from rbptrack.measurement.files import RECORD_FILE, SEAL_FILE
-from rbptrack.measurement.record import MeasurementRecord, parse_measurement, read_measurement, record_seal
+from rbptrack.measurement.record import MeasurementRecord, parse_measurement, read_measurement, read_record, record_seal
 from rbptrack.tracking.names import STORE_FILE
 from rbptrack.tracking.picture import draw_picture
 from rbptrack.tracking.store import Store
@@ -198,15 +199,17 @@ def _read_checked_record(folder: Path) -> tuple[MeasurementRecord, str]:
     """
     damaged = [RECORD_FILE]
     try:
-        content = (folder / RECORD_FILE).read_bytes()
+        content = read_record(folder / RECORD_FILE)
         seal = record_seal(content)
-        if (folder / SEAL_FILE).read_bytes() == seal.encode():
+        if read_regular(folder / SEAL_FILE) == seal.encode():
             record = parse_measurement(content)
             damaged = [name for name, digest in record.files.items() if sha256(folder / name) != digest]
     except OSError as error:
         problem = f"{Path(error.filename or folder).name}: {error.strerror}"
         damage = MissingArtifact(f"{folder} is damaged ({problem}): remove it, and measure again")
         raise file_access_error(error, folder) or damage from error
+    except BadInput as error:  # not a regular file
+        raise MissingArtifact(f"{folder} is damaged ({error}): remove it, and measure again") from error
     if damaged:
         raise MissingArtifact(f"{folder} is damaged ({', '.join(damaged)}): remove it, and measure again")
     return record, seal
@@ -220,8 +223,8 @@ def _read_address(folder: Path) -> dict[str, str] | None:
     """Return the address of the store that a folder waits for. Return None if it is not finished or has no address."""
     if not _is_finished(folder):
         return None
-    with suppress(OSError, ValueError):
-        address = json.loads((folder / STORE_FILE).read_text())
+    with suppress(OSError, ValueError, BadInput):
+        address = json.loads(read_regular(folder / STORE_FILE))
         return address if isinstance(address, dict) else None
     return None
 

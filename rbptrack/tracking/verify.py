@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rbptrack.base.errors import (
+    BadInput,
     FileAccessError,
     MissingArtifact,
     RbptrackError,
@@ -31,7 +32,7 @@ from rbptrack.measurement.files import (
     TOKENS_FILE,
     UNSCORED_FILE,
 )
-from rbptrack.measurement.record import MeasurementRecord, Record, parse_record, record_seal
+from rbptrack.measurement.record import MeasurementRecord, Record, parse_record, read_record, record_seal
 from rbptrack.tracking.names import SCORES_FILE, Kind, Tag
 from rbptrack.tracking.writer import dataset_input
 
@@ -192,7 +193,7 @@ def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         try:
-            content = store.download(run_id, [RECORD_FILE], folder)[RECORD_FILE].read_bytes()
+            content = read_record(store.download(run_id, [RECORD_FILE], folder)[RECORD_FILE])
             if record_seal(content) != run.data.tags.get(Tag.SEAL):
                 yield f"{RECORD_FILE} does not match its seal"
                 return
@@ -279,7 +280,10 @@ def _faults_of_files(
         yield f"{file} is missing"
     paths = store.download(run_id, record.files.keys() & stored_files, folder)
     for file, path in sorted(paths.items()):
-        if sha256(path) != record.files[file]:
-            yield f"{file} is damaged"
+        try:
+            if sha256(path) != record.files[file]:
+                yield f"{file} is damaged"
+        except BadInput as error:  # it is not a regular file
+            yield first_line(error)
         if path.parent != folder:
             (folder / file).symlink_to(path.absolute())

@@ -96,6 +96,12 @@ def test_read_table_reports_a_missing_file(tmp_path: Path) -> None:
         read_table(tmp_path / "t.parquet")
 
 
+def test_read_table_refuses_a_fifo_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t.parquet")
+    with pytest.raises(MissingArtifact):
+        read_table(tmp_path / "t.parquet")
+
+
 def test_read_batches_reports_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(MissingArtifact):
         list(read_batches(tmp_path / "t.parquet"))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +40,29 @@ def test_record_lists_all_files_with_their_hashes(write_cell: WriteCell) -> None
     }
     for name, digest in record.files.items():
         assert sha256(folder / name) == digest
+
+
+def put_fifo(path: Path) -> None:
+    """Replace a file by a FIFO. Opening it in the usual way would wait for ever."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+def put_socket(path: Path) -> None:
+    """Replace a file by a socket."""
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(os.path.relpath(path))  # an address can have at most 107 bytes
+
+
+@pytest.mark.parametrize("replace", [put_fifo, put_socket])
+def test_read_measurement_refuses_a_record_that_is_not_a_regular_file(
+    replace: Callable[[Path], None], write_cell: WriteCell
+) -> None:
+    folder = write_cell()
+    replace(folder / RECORD_FILE)
+    with pytest.raises(MissingArtifact):
+        read_measurement(folder)
 
 
 def test_cell_has_documents_and_token_texts(write_cell: WriteCell) -> None:

@@ -251,6 +251,26 @@ def test_deliver_waiting_says_that_record_json_is_damaged(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("name", ["record.json", "ranks.parquet", "histogram.parquet", ".seal"])
+def test_deliver_waiting_refuses_a_fifo_and_delivers_the_others(name: str, store: Store, write_cell: WriteCell) -> None:
+    folders = [write_cell(1000), write_cell(2000)]
+    for folder in folders:
+        Outbox(store).write_address(folder)
+    (folders[0] / name).unlink()
+    os.mkfifo(folders[0] / name)
+    results = Outbox(store).deliver_waiting()
+    assert sorted(bool(result.error) for result in results) == [False, True]
+    assert folders[0].exists()
+    assert [run.info.run_name for run in runs_in(store)] == ["nano-2000 / wiki"]
+
+
+def test_deliver_waiting_ignores_a_folder_whose_address_is_a_fifo(store: Store, write_cell: WriteCell) -> None:
+    folder = write_cell()
+    os.mkfifo(folder / "store.json")
+    assert Outbox(store).deliver_waiting() == []
+    assert Outbox(store).folders_without_address() == [folder]
+
+
 def test_deliver_waiting_removes_folders_that_were_delivered(store: Store, write_cell: WriteCell) -> None:
     """A process that is killed while it removes a delivered folder leaves the folder with the suffix `.delivered`."""
     folder = write_cell()

@@ -232,6 +232,15 @@ def test_verify_finds_flipped_bits_and_a_missing_file_of_a_measurement(
     assert list(store.verify()) == []
 
 
+@pytest.mark.parametrize("name", ["record.json", "ranks.parquet"])
+def test_verify_reports_a_fifo_in_place_of_a_file(name: str, store: Store, write_cell: WriteCell) -> None:
+    run_id = Outbox(store).deliver(write_cell())
+    path = store.artifact(run_id, name)
+    path.unlink()
+    os.mkfifo(path)
+    assert {fault.run_id for fault in store.verify()} == {run_id}
+
+
 def test_verify_names_the_imported_file_of_damaged_scores(store: Store, write_cell: WriteCell) -> None:
     Outbox(store).deliver(write_cell())
     scores = pd.DataFrame([{"model": "nano-1000", "revision": "", "task": "arc", "score": 0.5, "n": 100}])
