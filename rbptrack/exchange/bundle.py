@@ -102,7 +102,7 @@ def is_bundle(path: Path) -> bool:
 
 
 def import_bundle(path: Path, store: Store) -> list[str]:
-    """Check all measurements of a bundle, and add those that the store does not have yet.
+    """Check all measurements of a bundle, and add those that the store does not have yet: all of them or none.
 
     The numbers of a measurement are compared with those that its ranks give, and its fingerprint with the hash of its
     identity.
@@ -112,7 +112,7 @@ def import_bundle(path: Path, store: Store) -> list[str]:
 
     Raises:
         BadInput: the file is not a bundle, or a measurement in it has a fault. Nothing is imported.
-        StoreAway: the store does not answer. The measurements that it already got stay there.
+        StoreAway: the store does not answer. Measurements that were ready wait in mlruns/cells.
 
     """
     check_regular_file(path, "import")
@@ -120,13 +120,14 @@ def import_bundle(path: Path, store: Store) -> list[str]:
         fingerprints = _check_entries(bundle, path)
         _check_measurements(bundle, fingerprints, path)
     num_new = 0
-    with zipfile.ZipFile(path) as bundle:
+    with Outbox(store).delivering_together() as folder_of_import, zipfile.ZipFile(path) as bundle:
         for fingerprint in fingerprints:
             if store.find_equivalent(parse_measurement(bundle.read(f"{fingerprint}/{RECORD_FILE}"))):
                 continue
-            with _unpack(bundle, fingerprint) as folder:
-                _complete_measurement(folder, path)
-                Outbox(store).deliver(folder, keep_folder=True)
+            folder = folder_of_import / fingerprint
+            folder.mkdir()
+            _unpack(bundle, fingerprint, folder)
+            _complete_measurement(folder, path)
             num_new += 1
     return [imported_line(num_new, len(fingerprints))]
 
@@ -165,7 +166,9 @@ def _check_measurements(bundle: zipfile.ZipFile, fingerprints: Sequence[str], pa
     """Raise BadInput if measurements of a bundle have faults. The message lists at most ten faults."""
     faults = []
     for fingerprint in fingerprints:
-        with _unpack(bundle, fingerprint) as folder:
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            _unpack(bundle, fingerprint, folder)
             for fault in _faults_of_measurement(folder, fingerprint):
                 faults.append(f"measurement {fingerprint[:12]}: {fault}")
     if faults:
@@ -313,13 +316,10 @@ def _check_entry(entry: zipfile.ZipInfo, path: Path) -> None:
         )
 
 
-@contextmanager
-def _unpack(bundle: zipfile.ZipFile, fingerprint: str) -> Iterator[Path]:
-    """Unpack a measurement of a bundle to a temporary folder, which is deleted when the block ends."""
-    with tempfile.TemporaryDirectory() as folder:
-        for entry in bundle.infolist():
-            folder_in_bundle, _, file = entry.filename.partition("/")
-            if folder_in_bundle == fingerprint:
-                with bundle.open(entry) as source, Path(folder, file).open("wb") as target:
-                    shutil.copyfileobj(source, target)  # zipfile reads at most the size that was checked
-        yield Path(folder)
+def _unpack(bundle: zipfile.ZipFile, fingerprint: str, folder: Path) -> None:
+    """Unpack a measurement of a bundle to a folder."""
+    for entry in bundle.infolist():
+        folder_in_bundle, _, file = entry.filename.partition("/")
+        if folder_in_bundle == fingerprint:
+            with bundle.open(entry) as source, (folder / file).open("wb") as target:
+                shutil.copyfileobj(source, target)  # zipfile reads at most the size that was checked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,31 +25,32 @@ def import_content(importer: str, content: CheckedContent, path: Path, store: St
     """Add the checked measurements and scores of a file or folder that the store does not have yet.
 
     If an earlier import of a measurement had other numbers, the new numbers replace them. `importer` is the name of the
-    importer that read the file or folder.
+    importer that read the file or folder. The store gets all measurements or none, as `Outbox.delivering_together`
+    says; the scores follow.
 
     Returns:
         Lines about the import for the user.
 
     Raises:
-        StoreAway: the store does not answer. The measurements that it already got stay there.
+        StoreAway: the store does not answer. Measurements that were ready wait in mlruns/cells.
 
     """
     num_new = 0
-    for checked in content.measurements:
-        measurement = checked.measurement.updated({"imported": importer, "imported_from": path.name})
-        record = MeasurementRecord(measurement=measurement)
-        if store.find_equivalent(record):
-            continue
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary)
+    with Outbox(store).delivering_together() as folder_of_import:
+        for checked in content.measurements:
+            measurement = checked.measurement.updated({"imported": importer, "imported_from": path.name})
+            record = MeasurementRecord(measurement=measurement)
+            if store.find_equivalent(record):
+                continue
+            folder = folder_of_import / record.fingerprint
+            folder.mkdir()
             if checked.ranks is not None:
                 checked.ranks.write(folder / RANKS_FILE)
                 compute_histogram(folder / RANKS_FILE).write(folder / HISTOGRAM_FILE)
                 if checked.measurement.groups:
                     write_table(folder / DOCUMENTS_FILE, _documents(checked.ranks))
             record.write(folder)
-            Outbox(store).deliver(folder, keep_folder=True)  # it is deleted at the end of the block
-        num_new += 1
+            num_new += 1
     earlier_scores = store.save_scores(content.scores, path.name) if len(content.scores) else None
     return list(_summary_lines(content, num_new, earlier_scores))
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +22,8 @@ from rbptrack.base.errors import (
     file_access_error,
     first_line,
 )
-from rbptrack.base.files import read_regular, sha256, sync_tree, write_whole
+from rbptrack.base.files import read_regular, sha256, sync, sync_tree, write_whole
+from rbptrack.base.formatting import counted
 from rbptrack.config.paths import cells_folder, mlruns_folder
 from rbptrack.measurement.files import RECORD_FILE, SEAL_FILE
 from rbptrack.measurement.record import MeasurementRecord, parse_measurement, read_measurement, read_record, record_seal
@@ -30,6 +33,8 @@ from rbptrack.tracking.store import Store
 
 _MAX_REFUSED = 3  # after so many folders that the store refused, one after the other, the rest is not tried
 _DELIVERED_SUFFIX = ".delivered"  # a delivered folder has this suffix while it is being removed
+_IMPORT_SUFFIX = ".import"  # of a folder in mlruns/cells with the waiting measurements of one import
+_UNFINISHED_SUFFIX = ".unfinished"  # of such a folder while the import writes it
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,50 @@ class Outbox:
             # The record is written last, because a folder with a record counts as complete.
             write_whole(waiting / RECORD_FILE, (folder / RECORD_FILE).read_bytes())
 
-    def deliver(self, folder: Path, *, keep_folder: bool = False) -> str:
+    @contextmanager
+    def delivering_together(self) -> Iterator[Path]:
+        """Yield an empty folder for the measurements of an import, and deliver all of them or none.
+
+        The block writes a subfolder for each measurement, named by its fingerprint. Until the block ends, nothing is
+        delivered. Then the folder is renamed in one step. From now on its measurements wait for the store, and those
+        that are not delivered now are delivered by the next command.
+
+        Raises:
+            StoreAway: the store does not answer. The message says how many measurements wait.
+            StoreRefuses: the store does not let this user write. The message says how many measurements wait.
+
+        """
+        cells = cells_folder()
+        cells.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers()
+        name = secrets.token_hex(8)
+        unfinished = cells / f"{name}{_UNFINISHED_SUFFIX}"
+        waiting = cells / f"{name}{_IMPORT_SUFFIX}"
+        with _lock_of_import(unfinished):
+            unfinished.mkdir()
+            try:
+                yield unfinished
+                folders = sorted(unfinished.iterdir())
+                if not folders:
+                    return
+                self.store.check_writable()
+                for folder in folders:
+                    self.write_address(folder)
+                sync(unfinished)
+                unfinished.rename(waiting)
+                sync(cells)
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
+        for num_delivered, folder in enumerate(folders):
+            try:
+                with FileLock(waiting / f"{folder.name}.lock"):
+                    self.deliver(waiting / folder.name)
+            except RbptrackError as error:
+                num_waiting = counted(len(folders) - num_delivered, "measurement")
+                raise type(error)(f"{error}; {num_waiting} of the import waiting on this disk for sync") from error
+        shutil.rmtree(waiting, ignore_errors=True)
+
+    def deliver(self, folder: Path) -> str:
         """Log a finished measurement as a run, and remove its folder.
 
         If the store already has an equivalent finished run (`Store.log`), no second run is created. A folder that waits
@@ -90,7 +138,6 @@ class Outbox:
 
         Args:
             folder: the folder with record.json and the files that it names.
-            keep_folder: whether to leave the folder in its place.
 
         Returns:
             The ID of the new or the existing run.
@@ -104,7 +151,7 @@ class Outbox:
         """
         address = _read_address(folder)
         waits_for_other_store = address not in (None, self._store_address)
-        if not keep_folder and folder.exists() and address is None:
+        if folder.exists() and address is None:
             self.write_address(folder)
         pictures = draw_picture(folder)
         with self.store.connection.write_lock():
@@ -112,23 +159,22 @@ class Outbox:
                 return run_id
             record, seal = _read_checked_record(folder)
             run_id = self.store.log(folder, record, seal, pictures)
-            if not keep_folder and not waits_for_other_store:
+            if not waits_for_other_store:
                 _remove_delivered(folder)
         return run_id
 
     def waiting_folders(self) -> list[Path]:
         """Return the folders of finished measurements that wait for this store."""
-        return [folder for folder in sorted(cells_folder().glob("*")) if _read_address(folder) == self._store_address]
+        return [folder for folder in _finished_folders() if _read_address(folder) == self._store_address]
 
     def folders_without_address(self) -> list[Path]:
         """Return the folders of finished measurements whose file with the store's address is missing or damaged."""
-        finished = filter(_is_finished, sorted(cells_folder().glob("*")))
-        return [folder for folder in finished if _read_address(folder) is None]
+        return [folder for folder in _finished_folders() if _read_address(folder) is None]
 
     def count_waiting_elsewhere(self) -> dict[tuple[str, str], int]:
         """Count the finished measurements in mlruns/cells that wait for other stores, by address and experiment."""
         counts: Counter[tuple[str, str]] = Counter()
-        for folder in sorted(cells_folder().glob("*")):
+        for folder in _finished_folders():
             address = _read_address(folder)
             if address and address != self._store_address:
                 counts[address.get("uri", ""), address.get("experiment", "")] += 1
@@ -140,8 +186,7 @@ class Outbox:
         If a folder cannot be delivered, the others are delivered. Only if the store does not answer, or if it refuses
         several folders one after the other, the rest is not tried.
         """
-        for leftover in cells_folder().glob(f"*{_DELIVERED_SUFFIX}"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        _remove_leftovers()
         deliveries: list[Delivery] = []
         num_refused = 0  # one after the other
         for folder in self.waiting_folders():
@@ -160,6 +205,7 @@ class Outbox:
                         delivery = replace(delivery, error=first_line(error))
                         num_refused += _MAX_REFUSED if isinstance(error, StoreAway) else 1
                 deliveries.append(delivery)
+        _remove_leftovers()
         return deliveries
 
     @property
@@ -213,6 +259,35 @@ def _read_checked_record(folder: Path) -> tuple[MeasurementRecord, str]:
     if damaged:
         raise MissingArtifact(f"{folder} is damaged ({', '.join(damaged)}): remove it, and measure again")
     return record, seal
+
+
+def _finished_folders() -> list[Path]:
+    """Return the folders of finished measurements in mlruns/cells, and in the folders of its imports."""
+    folders = [*cells_folder().glob("*"), *cells_folder().glob(f"*{_IMPORT_SUFFIX}/*")]
+    return sorted(filter(_is_finished, folders))
+
+
+def _remove_leftovers() -> None:
+    """Remove what is left of delivered measurements, and of imports that were delivered or killed."""
+    for delivered in cells_folder().glob(f"*{_DELIVERED_SUFFIX}"):
+        shutil.rmtree(delivered, ignore_errors=True)
+    for imported in cells_folder().glob(f"*{_IMPORT_SUFFIX}"):
+        if not any(map(_is_finished, imported.glob("*"))):
+            shutil.rmtree(imported, ignore_errors=True)
+    for unfinished in cells_folder().glob(f"*{_UNFINISHED_SUFFIX}"):
+        with suppress(Timeout), _lock_of_import(unfinished):
+            shutil.rmtree(unfinished, ignore_errors=True)  # the import was killed
+
+
+@contextmanager
+def _lock_of_import(unfinished: Path) -> Iterator[None]:
+    """Hold the lock of the folder that an import writes, and then delete its file. Raises Timeout if it is taken."""
+    path = unfinished.with_name(f"{unfinished.name}.lock")
+    with FileLock(path, timeout=0):
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _is_finished(folder: Path) -> bool:

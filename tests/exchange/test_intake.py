@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +16,10 @@ import pytest
 from rbptrack.analysis.family import comparable_families
 from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore, check_imported
 from rbptrack.analysis.rank_store import WithoutRanks
+from rbptrack.base.errors import StoreAway, StoreRefuses
+from rbptrack.config.paths import cells_folder
 from rbptrack.exchange import export_bundle, import_bundle, import_content
-from rbptrack.tracking import Store
+from rbptrack.tracking import Outbox, Store
 from tests.rank_tables import power_law_rank_table, rank_table
 
 TABLE = Path("table.csv")
@@ -153,6 +158,113 @@ def test_import_content_of_the_same_model_at_another_sequence_length_replaces_no
     import_items(store, [measurement_with(3.5, seq_len=64)])
     import_items(store, [measurement_with(3.4, seq_len=128)])
     assert sorted(store.runs()["ce"]) == [3.4, 3.5]
+
+
+def write_bundle_of_three(store: Store) -> Path:
+    """Write a bundle of three measurements, which are in `store`."""
+    import_items(store, [measurement_with(3.5, seq_len) for seq_len in (32, 64, 128)])
+    export_bundle(store.runs(), Path("three.zip"))
+    return Path("three.zip")
+
+
+KILLED_IMPORT = """
+import os, sys
+from pathlib import Path
+from rbptrack.exchange import import_bundle
+from rbptrack.measurement.record import MeasurementRecord
+from rbptrack.tracking import Outbox, Store
+
+class_ = {"MeasurementRecord": MeasurementRecord, "Outbox": Outbox, "Store": Store}[sys.argv[1]]
+step = getattr(class_, sys.argv[2])
+calls = []
+
+def killed_step(*args, **options):
+    calls.append(args)
+    if len(calls) == int(sys.argv[3]):
+        os._exit(9)  # like a kill, this runs no handlers
+    return step(*args, **options)
+
+setattr(class_, sys.argv[2], killed_step)
+import_bundle(Path("three.zip"), Store("", "other"))
+"""
+"""Imports a bundle, and ends when a method of a class is called for the n-th time."""
+
+
+@pytest.mark.parametrize(
+    ("class_", "method", "call", "num_delivered", "num_waiting"),
+    [
+        ("MeasurementRecord", "write", 2, 0, 0),
+        ("Store", "check_writable", 1, 0, 0),
+        ("Outbox", "write_address", 3, 0, 0),
+        ("Outbox", "deliver", 1, 0, 3),
+        ("Store", "log", 2, 1, 2),
+    ],
+)
+def test_an_import_that_is_killed_leaves_all_measurements_or_none(
+    class_: str, method: str, call: int, num_delivered: int, num_waiting: int, store: Store
+) -> None:
+    bundle = write_bundle_of_three(store)
+    other_store = Store(store.uri, "other")
+    other_store.check_writable()
+    words = [sys.executable, "-c", KILLED_IMPORT, class_, method, str(call)]
+    assert subprocess.run(words, check=False).returncode == 9
+    assert len(list(other_store.finished_runs())) == num_delivered
+    assert len(Outbox(other_store).waiting_folders()) == num_waiting
+    deliveries = Outbox(other_store).deliver_waiting()
+    assert [delivery.error for delivery in deliveries] == [""] * num_waiting
+    assert list(cells_folder().iterdir()) == []
+    assert len(list(other_store.finished_runs())) == num_delivered + num_waiting
+    import_bundle(bundle, other_store)
+    assert sorted(other_store.runs()["seq_len"]) == [32, 64, 128]
+    assert len(list(other_store.measurements.search(""))) == 3
+    assert list(other_store.verify()) == []
+
+
+@pytest.mark.parametrize("error", [StoreAway("away"), StoreRefuses("refused"), KeyboardInterrupt()])
+@pytest.mark.parametrize("repeat_first", [False, True])
+def test_import_content_that_loses_the_store_is_completed_by_the_next_command(
+    error: BaseException, repeat_first: bool, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = [measurement_with(3.5, seq_len) for seq_len in (32, 64, 128)]
+    steps = iter([Store.log])
+
+    def log(*args: Any) -> str:
+        step = next(steps, None)
+        if step is None:
+            raise error
+        return step(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "log", log)
+        with pytest.raises(type(error)):
+            import_items(store, items)
+    assert len(Outbox(store).waiting_folders()) == 2
+    if repeat_first:
+        import_items(store, items)
+    Outbox(store).deliver_waiting()
+    assert sorted(store.runs()["seq_len"]) == [32, 64, 128]
+    assert len(list(store.measurements.search(""))) == 3
+    assert list(cells_folder().iterdir()) == []
+
+
+def test_import_content_leaves_nothing_if_the_user_must_not_write(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreRefuses("refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "check_writable", refuse)
+        with pytest.raises(StoreRefuses):
+            import_items(store, [measurement_with(3.5, seq_len=64)])
+    assert list(cells_folder().iterdir()) == []
+
+
+def test_import_content_does_not_remove_the_folder_of_an_import_that_runs(store: Store) -> None:
+    with Outbox(store).delivering_together() as folder:
+        import_items(store, [measurement_with(3.5, seq_len=64)])
+        assert folder.exists()
+    assert list(cells_folder().iterdir()) == []
 
 
 def test_import_content_without_a_size_says_so_and_leaves_it_empty(store: Store) -> None:

@@ -146,7 +146,11 @@ def files_of_waiting_cell(folder: Path) -> Iterator[CheckedFile]:
 
     def check() -> None:
         target = Store(f"sqlite:///{folder}/mlflow.db", new_experiment_name())
-        Outbox(target).deliver(cell, keep_folder=True)
+        shutil.copytree(cell, copy := folder / "copy" / cell.name)
+        try:
+            Outbox(target).deliver(copy)
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
         (run,) = target.finished_runs()
         metrics = {name: value for name, value in run.data.metrics.items() if name != "rbp_curve"}
         assert metrics == expected

@@ -441,5 +441,5 @@ def test_import_of_a_measurement_needs_few_requests(server: Server, write_cell: 
     record = MeasurementRecord(measurement=read_measurement(write_cell(2000)).measurement)
     with tempfile.TemporaryDirectory() as folder:
         record.write(Path(folder))
-        Outbox(store).deliver(Path(folder), keep_folder=True)
+        Outbox(store).deliver(Path(folder))
     assert server.count_requests() - before <= 9
