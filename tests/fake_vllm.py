@@ -49,7 +49,7 @@ class FakeVllm:
     key: str = ""
     max_logprobs: int = 20
     configuration: str | None = "vllm-0.32.0-0a1b2c3d"
-    slow_seconds: float = 0.5
+    slow_seconds: float = 2.0
     faults: list[Any] = field(default_factory=list)
     prompts: list[list[int]] = field(default_factory=list)
     connections: int = 0

@@ -82,7 +82,7 @@ MEANINGS: Mapping[str, str | Term] = {
         "adjusted p is below 0.05; undecided: neither; no interval: not tested, and the notes say why"
     ),
     "homogeneity": Term(
-        "p of the hypothesis that all laws of the mean have the same value; not adjusted", "p (all equal)", ".3f"
+        "p of the hypothesis that all laws of the mean have the same value; not adjusted", "p (all equal)", ".2g"
     ),
     "number": "the number of laws in the mean",
     "S": "parameters without embeddings and output head",

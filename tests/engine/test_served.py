@@ -78,7 +78,7 @@ def test_connections_are_kept(vllm: FakeVllm, corpus: Corpus, tmp_path: Path) ->
 def test_request_that_failed_is_sent_again(
     fault: Any, vllm: FakeVllm, model: TinyModel, corpus: Corpus, tmp_path: Path
 ) -> None:
-    engine = engine_for(vllm, corpus, replace(CONFIG, timeout=0.2))
+    engine = engine_for(vllm, corpus, replace(CONFIG, timeout=1))
     vllm.faults = [fault, None, None, fault, fault, None, fault]
     ranks = measure_served(engine, corpus, tmp_path / "served")
     assert ranks.rank.tolist() == expected_ranks(model, corpus, tmp_path / "here").rank.tolist()
