@@ -3,7 +3,7 @@
 A near copy repeats what its original says about a model, so intervals must not count both as independent documents.
 
 A document is described by the set of its shingles, which are all runs of `_SHINGLE_TOKENS` consecutive tokens. Two
-documents are near copies if at least half of their shingles are common. Only a sample of each document's shingles is
+documents are near copies if a quarter of all their shingles are common to both. Only a sample of each document's shingles is
 compared: those with the smallest hashes (Broder 1997, "On the resemblance and containment of documents").
 """
 
@@ -176,7 +176,7 @@ def _first_with_same_tokens(token: IntArray, lengths: IntArray) -> IntArray:
         piece = token[start : start + _PIECE_TOKENS]
         index = np.arange(start, start + len(piece))
         document = np.searchsorted(begins + lengths, index, side="right")
-        position = (index - begins[document]).astype(np.uint64)
+        position = (index - begins[document] + 1).astype(np.uint64)  # from 1, because the hash of 0 is 0
         mixed = _mix(piece.astype(np.uint64) + (position << np.uint64(32)))
         firsts = np.flatnonzero(np.diff(document, prepend=-1))
         sums[document[firsts]] += np.add.reduceat(mixed, firsts)

@@ -186,7 +186,7 @@ def test_breakdown_compares_two_families_in_each_class() -> None:
         frames.append(runs.frame)
         tables |= {run_id: runs.ranks(run_id) for run_id in runs.frame["run_id"]}
     both = Runs(pd.concat(frames, ignore_index=True), MemoryRankStore(tables, texts=TEXTS))
-    report = Breakdown(ks=(1,)).analyze(both)
+    report = Breakdown(k=(1,)).analyze(both)
     check_charts_and_notes(report)
     levels = report.frame("families").set_index(["by", "class", "metric"])
     inside = levels.loc[("place in the word", "inside a word", "ce")]
