@@ -3,8 +3,8 @@
 A near copy repeats what its original says about a model, so intervals must not count both as independent documents.
 
 A document is described by the set of its shingles, which are all runs of `_SHINGLE_TOKENS` consecutive tokens. Two
-documents are near copies if a quarter of all their shingles are common to both. Only a sample of each document's shingles is
-compared: those with the smallest hashes (Broder 1997, "On the resemblance and containment of documents").
+documents are near copies if a quarter of all their shingles are common to both. Only a sample of each document's
+shingles is compared: those with the smallest hashes (Broder 1997, "On the resemblance and containment of documents").
 """
 
 from __future__ import annotations
