@@ -37,6 +37,7 @@ from rbptrack.analysis import (
     Report,
     Runs,
     Term,
+    headline_metric,
     join_clauses,
     range_text,
     read_families,
@@ -424,17 +425,19 @@ def _compare_families(report: Report, first: _ClassOfFamily, second: _ClassOfFam
     for metric in first.metrics:
         differences = []
         near = first.family.near_sizes(second.family)
+        labels = []
         for i, j in near:
             if metric not in second.metrics:
                 continue
             levels = (first.levels[i][metric], second.levels[j][metric])
             if all(0 < level.value < np.inf for level in levels):  # RBP_k is neither 0 nor 1
                 differences.append(Row(minus(*levels), "documents", "models"))
+                labels.append(first.family.labels[i])
         if not differences:
             continue
         mean = combination(differences, np.full(len(differences), 1 / len(differences)))
         models = f"{first.family.name} − {second.family.name}"
-        at = f"{len(differences)} sizes" if len(differences) > 1 else first.family.labels[near[0][0]]
+        at = f"{len(differences)} sizes" if len(differences) > 1 else labels[0]
         keys = {**first.family.keys, **case, "versus": second.family.name, "metric": metric, "models": models}
         report.add("families", mean, **keys, at=at, null=0.0)
         if metric not in first.laws or metric not in second.laws:
@@ -451,12 +454,12 @@ def _compare_families(report: Report, first: _ClassOfFamily, second: _ClassOfFam
 
 
 def _draw(report: Report) -> None:
-    """Draw the exponents at the last k by class, and the levels of CE."""
+    """Draw the exponents of the headline's metric by class, and the levels of CE."""
     for question, title, null in (("alpha", "α of {}", None), ("level", "{} minus that of all other tokens", 0.0)):
         if question not in report.questions:
             continue
         rows = report.frame(question)
-        metric = CE if question == "level" else str(rows["metric"].iat[-1])
+        metric = CE if question == "level" else headline_metric(rows["metric"]) or CE
         rows = rows[rows["metric"] == metric]
         rows["panel"] = rows["dataset"] + ": " + rows["by"]
         title = title.format(metric_label(metric))
@@ -500,11 +503,12 @@ def _headline(report: Report) -> str:
     families = ""
     if "families" in report.questions:
         rows = report.frame("families")
-        metric = str(rows["metric"].iat[-1])
+        metric = headline_metric(rows["metric"]) or CE
         rows = rows[rows["metric"] == metric]
         label = metric_label(metric)
         texts = {"differs": f"families differ in {label} within a class"}
-        none = f"-ln {label} of families within a class differs by {range_text(rows['families'], '+.3f')}"
+        y = "CE" if metric == CE else f"-ln {label}"
+        none = f"{y} of families within a class differs by {range_text(rows['families'], '+.3f')}"
         families = verdict_clause(rows, texts, noun="case", none=none)
     for question, quantity in {"delta": "exponent", "level": "level"}.items():
         rows = report.frame(question)

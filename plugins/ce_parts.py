@@ -250,8 +250,8 @@ def _add_shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> N
     [law] = laws(family.s, sums, lambda x: mean_parts(x)[..., :1])
     if not law or not law.alpha.interval()[0] > 0:
         report.notes.append(
-            f"{family}: the interval of CE's exponent does not lie above 0. It is not certain that CE falls with size, "
-            "so its fall is not divided into parts."
+            f"{family}: CE's exponent has no interval above 0. It is not certain that CE falls with size, so its fall "
+            "is not divided into parts."
         )
         return
     values = np.stack([mean_parts(size_sums.sum(axis=0)) for size_sums in sums])  # (m, parts)

@@ -201,13 +201,14 @@ class Contrasts(Analyzer):
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
         ks = sorted({1, *self.k})
-        primary = headline_metric(map(rbp_name, self.k))
         all_families = []
         reading = read_families(runs, ks)
         for family, counts in reading:
             usable_ks = ks_with_enough_misses(counts)
             all_families.append(FamilyLaws(family, [size_counts.select(usable_ks) for size_counts in counts]))
         report.notes += reading.notes
+        counted_ks = {k for each in all_families for counts in each.counts for k in counts.ks}
+        primary = headline_metric(rbp_name(k) for k in self.k if k in counted_ks)
         families = _fit_laws([family_laws for family_laws in all_families if family_laws.has_law])
         for comparable in _comparable_groups([each for each in all_families if not each.has_law] + families):
             for first, second in combinations(sorted(comparable, key=lambda each: each.family.name), 2):
@@ -477,6 +478,8 @@ def _clause_of_families(report: Report, families: Sequence[FamilyLaws], metric: 
         return ""
     levels = report.frame("level")
     levels = levels[levels["metric"] == (metric or CE)]
+    if levels.empty:
+        return ""
     pairs = levels[["family", "dataset", "versus"]].drop_duplicates()
     label = metric_label(metric or CE)
     if "size_ratio" in report.questions:

@@ -115,11 +115,13 @@ class Draft(Analyzer):
         if "speed_up" in report.questions:
             speed_ups = report.frame("speed_up")
             best = speed_ups.iloc[first_largest(speed_ups["speed_up"].to_numpy(np.float64))]
-            report.headline = (
-                f"{best['family']}-{best['size']} on {best['dataset']} speeds {best['reference']} up most: "
-                f"{format_number(best['speed_up'], '.2f')} times with drafts of "
-                f"{counted(int(best['length']), 'token')}."
-            )
+            drafts = f"with drafts of {counted(int(best['length']), 'token')}"
+            speed_up = format_number(best["speed_up"], ".2f")
+            draft = f"{best['family']}-{best['size']} on {best['dataset']}"
+            if best["speed_up"] > 1:
+                report.headline = f"{draft} speeds {best['reference']} up most: {speed_up} times {drafts}."
+            else:
+                report.headline = f"No draft speeds {best['reference']} up: at best {speed_up} times, {draft} {drafts}."
         return report
 
     def _add_sizes(

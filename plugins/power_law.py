@@ -372,14 +372,13 @@ class PowerLaw(Analyzer):
         for counts in (largest, smallest):
             values, u = influences(counts, ce_and_rbp)
             by_size.append((values, u, shares_of_tokens(counts)))
+        has_same_documents = np.array_equal(largest.document, smallest.document) and largest.grouped == smallest.grouped
         for i, metric in enumerate([CE, *map(rbp_name, largest.ks)]):
             if metric not in self._metrics or metric not in family_laws.laws:
                 continue
             after, before = (estimate_from_influences(values[i], u[:, i], shares) for values, u, shares in by_size)
             beside = {"before": before.value, "after": after.value}
-            change = (
-                paired_difference(after, before) if len(largest.document) == len(smallest.document) else after - before
-            )
+            change = paired_difference(after, before) if has_same_documents else after - before
             report.add(
                 "improvement", change, **keys, metric=metric, primary=metric == headline, null=0.0, beside=beside
             )

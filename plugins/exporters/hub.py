@@ -80,7 +80,8 @@ def _eval_results(frame: pd.DataFrame, ks: list[int]) -> dict[str, list[dict[str
             if cells[metric] != "":
                 task = {"id": dataset, "revision": revision, "task_id": metric}
                 entries.append({"dataset": task, "value": float(cells[metric]), **remarks})
-        entries_by_path[path] = entries
+        if entries:
+            entries_by_path[path] = entries
     return entries_by_path
 
 

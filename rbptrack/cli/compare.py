@@ -123,8 +123,9 @@ def _text_on_largest_rises(rises: pd.DataFrame) -> str:
     largest = rises.head(_NUM_NAMED)
     texts = []
     for name, rise in zip(largest[unit], largest["rise"], strict=True):
-        texts.append(f"{name} ({format_number(rise, '+.4f')})")
-    return f"CE rises most in {unit} {', '.join(texts)}, in nats per token"
+        title = f"{name}" if unit == "group" else f"{unit} {name}"
+        texts.append(f"{title} ({format_number(rise, '+.4f')})")
+    return f"CE rises most in {', '.join(texts)}, in nats per token"
 
 
 def _write_pages(pair: Runs, analysis: Analysis, out: Path, *, title: str, command: str) -> list[str]:
