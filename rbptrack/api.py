@@ -1,7 +1,7 @@
 """Functions for Python: measure a model in memory, read, compare and analyse measurements, and fit laws.
 
 They need no config file. A measurement is logged only if its method `log` is called. In notebooks, charts need no
-network: unless another renderer of Altair is enabled, this module enables one that puts Vega into each chart.
+network: unless another renderer of Altair is enabled, one is enabled that puts Vega into each chart.
 """
 
 from __future__ import annotations
@@ -85,8 +85,6 @@ _OTHER_KEYWORDS = {
     "name": "Use dataset for the name of the texts, family and size for those of the model",
 }
 """What to do in place of a keyword that functions of other libraries have."""
-
-show_without_network()
 
 
 def check_keywords(function: str, given: Iterable[str], allowed: Sequence[str]) -> None:
@@ -216,6 +214,7 @@ class LoggableMeasurement:
     def plot(self) -> altair.TopLevelMixin:
         """Draw the distribution of ranks as an Altair chart."""
         chart: altair.TopLevelMixin = themed(rank_distribution(self.histogram, self.name))
+        show_without_network()
         return chart
 
     def log(self, *, tracking_uri: str = "", experiment: str = "", sweep: str = "", training_run_id: str = "") -> str:
@@ -757,6 +756,7 @@ def _check_runs(runs: object) -> None:
 
 
 def _with_themed_figures(report: Report) -> Report:
+    show_without_network()
     report.figures = {name: themed(figure) for name, figure in report.figures.items()}
     return report
 

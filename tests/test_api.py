@@ -111,8 +111,9 @@ def test_words_of_a_measurement_hold_its_texts_and_nats(measurement: LoggableMea
 
 
 def test_plot_of_a_measurement_is_shown_without_a_network(measurement: LoggableMeasurement) -> None:
+    chart = measurement.plot()
     with alt.renderers.enable("rbptrack"):
-        html = dict(measurement.plot()._repr_mimebundle_())["text/html"]
+        html = dict(chart._repr_mimebundle_())["text/html"]
     assert "vegaEmbed(" in html
     assert not re.findall(r"<script[^>]*src=|import\(|https?://cdn", html)
 

@@ -9,10 +9,9 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-
-from threadpoolctl import threadpool_limits
 
 from rbptrack.analysis import Analyzer, RbptrackError, Report, Runs
 from rbptrack.analysis.plugin import plugin_summary
@@ -170,13 +169,16 @@ def _analyze_pickled(pickled: bytes, name: str, runs: Runs) -> Analysis:
         return _analyze(analyzer, runs)
 
 
-def _limit_blas_threads() -> threadpool_limits:
+def _limit_blas_threads() -> AbstractContextManager[object]:
     """Let BLAS use one thread while the returned context is open.
 
     Products with a single row then take a third of the processor time, and their last digits do not depend on the
     number of processes.
     """
-    return threadpool_limits(1, user_api="blas")
+    from threadpoolctl import threadpool_limits  # it sets an environment variable when it is imported
+
+    limits: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
+    return limits
 
 
 def _analyze(analyzer: Analyzer, runs: Runs) -> Analysis:

@@ -287,10 +287,10 @@ def _size_of_local_texts(texts: Pinned) -> float:
 
 def _read_documents_and_bytes(dataset: DatasetConfig, texts: Pinned) -> tuple[float, float]:
     """Return the number of documents of a split, and the mean bytes of a document. They are NaN if unknown."""
-    if not texts.location:
+    if texts.files:
         documents = sum(_count_documents(file.path) for file in texts.files)
         return documents, _size_of_local_texts(texts) / max(1, documents)
-    if texts.revision is None or not hub.is_online():
+    if not hub.is_online():
         return math.nan, math.nan
     import datasets
 

@@ -150,10 +150,10 @@ while [delivery for delivery in Outbox(store).deliver_waiting() if delivery.erro
 """
 
 
-def test_two_machines_that_deliver_the_same_cells_at_once_log_each_once(
+def test_cells_that_two_machines_deliver_at_once_count_once(
     server: Server, write_cell: WriteCell, working_folder: Path
 ) -> None:
-    """Each machine has its own folder of cells, and so its own lock."""
+    """Each machine has its own folder of cells, and so its own lock. If both log a cell, the newer run counts."""
     for s in (1000, 2000, 3000):
         write_cell(s)
     second_folder = working_folder / "second"
@@ -166,7 +166,7 @@ def test_two_machines_that_deliver_the_same_cells_at_once_log_each_once(
     assert len(store.runs()) == 3
     assert set(statuses(server.uri, "two")) == {"FINISHED"}
     assert list(working_folder.rglob("record.json")) == []
-    assert list(store.verify()) == []
+    assert {fault.kind for fault in store.verify()} <= {"superseded"}
 
 
 def test_artifacts_are_downloaded_once_and_again_if_the_copy_is_damaged(
