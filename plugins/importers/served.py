@@ -27,7 +27,6 @@ from rbptrack.ranks import (
     PromptToken,
     RankTable,
     checked_token,
-    find_impossible,
     vllm_tokens,
 )
 
@@ -70,23 +69,22 @@ class Served(Importer):
             raise BadInput(f"{path}: name the texts that were sent: dataset=NAME")
         models: set[str] = set()
         engines: set[str] = set()
-        places: list[str] = []  # the place of each response in the file
         documents: list[FloatArray] = []  # the scored tokens of each response, (tokens, 4)
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if not line.strip():
                     continue
-                places.append(f"{path}, line {number}")
-                response = _parse_response(line, places[-1])
+                place = f"{path}, line {number}"
+                response = _parse_response(line, place)
                 models.add(str(response.get("model") or ""))
                 try:
                     engine = _find_engine(response)
                     engines.add(engine)
                     documents.append(self._scored_tokens(response, engine))
                 except BadInput as error:
-                    raise BadInput(f"{places[-1]}: {error}") from error
+                    raise BadInput(f"{place}: {error}") from error
                 except (TypeError, AttributeError, LookupError, ValueError, OverflowError) as error:
-                    raise BadInput(f"{places[-1]} is not a response of a known server ({error!r})"[:300]) from error
+                    raise BadInput(f"{place} is not a response of a known server ({error!r})"[:300]) from error
         if not any(map(len, documents)):
             raise BadInput(f"{path} holds no scored token, so there is nothing to import")
         if len(engines) > 1:
@@ -106,7 +104,7 @@ class Served(Importer):
         }
         ranks = None
         if engines == {"vLLM"}:
-            ranks = self._make_rank_table(path, places, documents)
+            ranks = self._make_rank_table(path, documents)
         else:
             columns[CE] = -math.fsum(logprob) / len(logprob)
         yield ImportedMeasurement(columns, ranks=ranks, repo=hub_id(model), notes=PRECISION_NOTE)
@@ -129,7 +127,7 @@ class Served(Importer):
             previous_id = token.id
         return np.array(scored, dtype=np.float64).reshape(-1, len(PromptToken._fields))
 
-    def _make_rank_table(self, path: Path, places: Sequence[str], documents: Sequence[FloatArray]) -> RankTable:
+    def _make_rank_table(self, path: Path, documents: Sequence[FloatArray]) -> RankTable:
         """Make the rank table of all responses, one document each. documents: their scored tokens, (tokens, 4) each."""
         if self.vocab_size < 1:
             raise BadInput(f"{path} has ranks, which need |V|: give vocab_size=N, the number of the model's logits")
@@ -138,12 +136,6 @@ class Served(Importer):
         largest = int(max(rank.max(), token.max() + 1))
         if largest > self.vocab_size:
             raise BadInput(f"{path}: its ranks and token ids need a vocab_size of at least {largest:,}")
-        i = find_impossible(rank, logprob)
-        if i is not None:
-            raise BadInput(
-                f"{places[document[i]]}, token {position[i]:.0f} has rank {rank[i]:,.0f} and a probability of "
-                f"{math.exp(logprob[i]):.4g}: the probabilities up to this rank would add up to more than 1"
-            )
         return RankTable.from_arrays(
             vocab_size=self.vocab_size,
             document=document,

@@ -24,7 +24,6 @@ from rbptrack.ranks.prompt_logprobs import (
     NO_ID,
     PromptToken,
     checked_token,
-    find_impossible,
     vllm_tokens,
 )
 from rbptrack.ranks.rank_and_rest import rank_and_rest_sums
@@ -48,7 +47,6 @@ __all__ = [
     "RankSums",
     "RankTable",
     "checked_token",
-    "find_impossible",
     "is_rbp_column",
     "log_grid",
     "metric_label",

@@ -6,20 +6,18 @@ vllm/v1/sample/ops), so it is the paper's rank. The number of ties is unknown.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from rbptrack.base.errors import BadInput
-from rbptrack.ranks.names import FloatArray, IntArray
 
 NO_ID = -1
 """The id of a token whose id is unknown."""
 
 _TOKEN_ID = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
-_ROUNDING_OF_P = 1.3e-2  # rank times p can exceed 1 by up to this if log-probabilities were rounded to bfloat16
+_ROUNDING_OF_LN_P = 1.3e-2  # ln(rank p) can exceed 0 by up to this if log-probabilities were rounded to bfloat16
 _MAX_LOGPROB = 1e-4  # nats; rounding can make a log-probability larger than 0 by up to this
 _MIN_LOGPROB = -1000.0  # nats; smaller values mean minus infinity, such as -9999.0 from vLLM and OpenAI
 
@@ -44,8 +42,10 @@ class PromptToken(NamedTuple):
 def vllm_tokens(response: Mapping[str, Any]) -> list[PromptToken]:
     """Return the tokens of a prompt from vLLM's response to a completion, chat or generate request.
 
+    The tokens up to a rank R are at least as likely as the token with this rank, so R p is at most 1.
+
     Raises:
-        BadInput: the log-probability or rank of a token is missing or impossible.
+        BadInput: the log-probability or rank of a token is missing or impossible, or R p is above 1.
 
     """
     source = vllm_prompt(response)
@@ -70,7 +70,13 @@ def vllm_tokens(response: Mapping[str, Any]) -> list[PromptToken]:
         if type(rank) is not int or rank < 1:
             raise BadInput(f"token {position} has the rank {rank!r}; a whole number from 1 is needed")
         token_id = int(text) if _TOKEN_ID.fullmatch(text) else text
-        tokens.append(checked_token(position, token_id, entry[text]["logprob"], rank))
+        token = checked_token(position, token_id, entry[text]["logprob"], rank)
+        if token.logprob is not None and math.log(rank) + token.logprob > _ROUNDING_OF_LN_P:
+            raise BadInput(
+                f"token {position} has rank {rank:,} and a probability of {math.exp(token.logprob):.4g}: the "
+                "probabilities up to this rank would add up to more than 1"
+            )
+        tokens.append(token)
     return tokens
 
 
@@ -114,17 +120,3 @@ def checked_token(position: int, token_id: object, logprob: object, rank: int = 
             f"token {position} has the log-probability {logprob!r}, which means minus infinity: CE cannot be computed"
         )
     return PromptToken(position, token_id, min(float(logprob), 0.0), rank)
-
-
-def find_impossible(rank: IntArray | FloatArray, logprob: FloatArray) -> int | None:
-    """Return the index of the first token whose rank contradicts its probability. Return None if there is none.
-
-    The tokens up to a rank R are at least as likely as the token with this rank, so R p is at most 1.
-
-    Args:
-        rank: the ranks, (tokens,).
-        logprob: ln p, in nats, (tokens,).
-
-    """
-    impossible = rank * np.exp(logprob) > 1 + _ROUNDING_OF_P
-    return int(np.argmax(impossible)) if impossible.any() else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import random
 import threading
@@ -27,7 +26,7 @@ from rbptrack.base.errors import BadInput, MeasurementError, first_line, shorten
 from rbptrack.base.secrets import declare_secret, without_password
 from rbptrack.config.paths import user_path
 from rbptrack.config.schema import Dtype, EngineConfig, ModelConfig
-from rbptrack.ranks import FloatArray, IntArray, find_impossible, vllm_tokens
+from rbptrack.ranks import FloatArray, IntArray, vllm_tokens
 from rbptrack.ranks.prompt_logprobs import vllm_prompt
 
 log = logging.getLogger(__name__)
@@ -399,17 +398,11 @@ def check_answer(response: Mapping[str, Any], ids: Sequence[int], vocab_size: in
         raise BadInput(f"the answer is not that of a vLLM server ({first_line(error)})"[:300]) from error
     if [token.id for token in tokens] != list(ids):
         raise BadInput("the answer has other token ids than the request")
-    rank = np.array([token.rank for token in tokens[1:]], dtype=np.int64)
-    logprob = np.array([token.logprob for token in tokens[1:]], dtype=np.float64)
-    largest = int(rank.max(initial=1))
+    largest = max(token.rank for token in tokens)
     if largest > vocab_size:
         raise BadInput(f"a token has rank {largest:,}, but the model has only {vocab_size:,} entries")
-    i = find_impossible(rank, logprob)
-    if i is not None:
-        raise BadInput(
-            f"token {i + 1} has rank {rank[i]:,} and a probability of {math.exp(logprob[i]):.4g}: the probabilities up "
-            "to this rank would add up to more than 1"
-        )
+    rank = np.array([token.rank for token in tokens[1:]], dtype=np.int64)
+    logprob = np.array([token.logprob for token in tokens[1:]], dtype=np.float64)
     return rank, logprob
 
 

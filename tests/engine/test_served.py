@@ -167,6 +167,7 @@ def other_ids(answer: dict[str, Any]) -> dict[str, Any]:
         changed_entry(rank=0),
         changed_entry(rank=VOCABULARY + 1, logprob=-8.0),
         changed_entry(rank=2, logprob=-0.1),
+        changed_entry(rank=10**20, logprob=-100.0),
         other_ids,
         lambda answer: answer | {"choices": []},
         lambda answer: answer | {"model": "other"},

@@ -189,7 +189,7 @@ def test_served_refuses_rank_that_contradicts_its_probability(tmp_path: Path) ->
         ([vllm(TOKENS[0])], {"dataset": ""}, "dataset="),
         ([vllm(TOKENS[0])], {"vocab_size": 0}, "vocab_size=N"),
         ([vllm([(5, -4.0, 40)])], {"vocab_size": 39}, "vocab_size .*40"),
-        ([vllm([(5, -4.0, 10**400)])], {}, "line 1 .*too large"),
+        ([vllm([(5, -4.0, 10**400)])], {}, "line 1: token 1 .*rank"),
         ([vllm([(5, 0.5, 1)])], {}, r"line 1: token 1 .*log-probability 0\.5"),
         ([vllm([(5, -0.5, 0)])], {}, "line 1: token 1 .*rank 0"),
         ([vllm(TOKENS[0]), vllm(TOKENS[1]) | {"model": "other"}], {}, "model.*, other"),
