@@ -32,7 +32,8 @@ class FakeVllm:
         key: the key that it demands; empty for none.
         max_logprobs: the largest number of entries of a token that it returns.
         faults: what happens to the next prompts: a status, "drop" (the connection is closed), "slow" (the answer
-            takes `slow_seconds`), or a function that changes the answer. Empty if they are answered.
+            takes `slow_seconds`), "garbled" (the answer cannot be decompressed), or a function that changes the
+            answer. Empty if they are answered.
         prompts: the prompts that were answered.
         connections: the number of connections that were opened.
         port: the port; 0 to choose one.
@@ -174,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
         answer = fake.answer(body)
         if callable(fault):
             answer = fault(answer)
-        self._reply(200, answer)
+        self._reply(200, answer, encoding="gzip" if fault == "garbled" else "identity")
 
     def _is_allowed(self) -> bool:
         key = self.server_of.key
@@ -183,10 +184,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(401, {"error": "Unauthorized"})
         return False
 
-    def _reply(self, status: int, content: dict[str, Any]) -> None:
+    def _reply(self, status: int, content: dict[str, Any], encoding: str = "identity") -> None:
         data = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Encoding", encoding)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

@@ -96,6 +96,10 @@ class ServedModel:
         )
 
 
+class _Refused(BadInput):
+    """A server answers that it does not accept a request."""
+
+
 class Connection:
     """Sends requests to a server over HTTP/1.1 connections, which are kept open. Several threads may use it.
 
@@ -133,7 +137,7 @@ class Connection:
         elif config.key_variable != EngineConfig.key_variable:
             raise BadInput(f"engine.key_variable={config.key_variable}: this environment variable does not exist")
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-        self._client = httpx2.Client(base_url=self.address, headers=headers, limits=limits)
+        self._client = httpx2.Client(headers=headers, limits=limits)
 
     def __enter__(self) -> Self:
         return self
@@ -225,16 +229,16 @@ class Connection:
         try:
             response = self._client.request(
                 "GET" if body is None else "POST",
-                path,
+                self.address + path,
                 json=body,
                 timeout=httpx2.Timeout(self._timeout, connect=_CONNECT_SECONDS),
             )
         except httpx2.TimeoutException:
             self.losses += 1
             return f"no answer within {self._timeout:g} s (engine.timeout)"
-        except httpx2.UnsupportedProtocol as error:
+        except (httpx2.InvalidURL, UnicodeError) as error:  # such as a port that is not a number
             raise BadInput(f"model.server={self.address} is not an address, such as http://host:8000") from error
-        except httpx2.TransportError as error:
+        except httpx2.RequestError as error:
             self.losses += 1
             return f"no answer ({first_line(error)})"
         if response.status_code in _BUSY:
@@ -255,7 +259,7 @@ class Connection:
         except ValueError as error:
             raise BadInput(f"{self.address}{path}: the answer is not JSON. This is not a vLLM server") from error
         if response.status_code != httpx2.codes.OK:
-            raise BadInput(f"{self.address}{path} refuses the request: {_refusal(content)}")
+            raise _Refused(f"{self.address}{path} refuses the request: {_refusal(content)}")
         if not isinstance(content, dict):
             raise BadInput(f"{self.address}{path}: the answer is not a JSON object. This is not a vLLM server")
         return content
@@ -339,7 +343,7 @@ def _find_card(address: str, cards: Sequence[Mapping[str, Any]], model: ModelCon
 def _is_root(card: Mapping[str, Any], model: ModelConfig) -> bool:
     """Return whether a server's entry says that it was loaded from the repository or folder of a config.
 
-    A server does not say the revision of a repository, except if it names a folder of the Hub's cache.
+    A server does not say the revision of a repository, so it is taken to serve the revision `main`.
     """
     root = str(card.get("root") or "")
     if card.get("parent"):  # an adapter
@@ -372,7 +376,7 @@ def _probe(connection: Connection, name: str, vocab_size: int, max_length: int, 
     configuration = str(alone.get("system_fingerprint") or "")
     try:
         entries = connection.ask(name, prompts[0], entries=_PROBE_ENTRIES, deadline=deadline)
-    except BadInput:  # the server allows fewer entries (--max-logprobs)
+    except _Refused:  # the server allows fewer entries (--max-logprobs)
         return "unknown", configuration
     return find_head_dtype(entries), configuration
 

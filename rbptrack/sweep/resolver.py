@@ -110,9 +110,8 @@ class Resolver:
         return self._look_up_once(("template", name), lambda: pin_file(user_path(name), "model.chat_template"))
 
     def _find_served(self, config: Config, weights: Pinned) -> ServedModel:
-        model = config.model
-        key = ("server", model.server, model.server_name, model.repo, model.path, model.revision, weights.identity)
-        return self._look_up_once(key, lambda: find_served_model(model, config.engine, vocab_size(weights)))
+        key = ("server", repr(config.model), weights.identity)
+        return self._look_up_once(key, lambda: find_served_model(config.model, config.engine, vocab_size(weights)))
 
     def _shorten_sequences(
         self, config: Config, weights: Pinned, reference: Pinned | None, served: ServedModel | None

@@ -74,7 +74,7 @@ def test_connections_are_kept(vllm: FakeVllm, corpus: Corpus, tmp_path: Path) ->
     assert vllm.connections - before <= 3 + 4  # three requests at once, and a probe of four
 
 
-@pytest.mark.parametrize("fault", [429, 503, 500, "drop", "slow"])
+@pytest.mark.parametrize("fault", [429, 503, 500, "drop", "slow", "garbled"])
 def test_request_that_failed_is_sent_again(
     fault: Any, vllm: FakeVllm, model: TinyModel, corpus: Corpus, tmp_path: Path
 ) -> None:

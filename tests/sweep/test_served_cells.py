@@ -16,7 +16,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.config.paths import embedded
 from rbptrack.config.schema import Config
 from rbptrack.sources import server as server_module
-from rbptrack.sweep import plan, resolve
+from rbptrack.sweep import Resolver, plan, resolve
 from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.measuring import Found, Measured, measure_cell
 from rbptrack.tracking import Store
@@ -100,6 +100,22 @@ def test_bfloat16_logits_are_found_and_noted(store: Store, configs: Configs, vll
         served_cell(configs, vllm, "model.server_dtype=float32")
 
 
+def test_precision_that_the_user_names_is_checked_for_each_cell(configs: Configs, vllm: FakeVllm) -> None:
+    vllm.head_dtype = torch.bfloat16
+    right, wrong = configs(f"model.server={vllm.address}", "model.server_dtype=bfloat16,float32")
+    resolver = Resolver()
+    assert resolver.resolve(right).description["dtype"] == "bfloat16"
+    with pytest.raises(BadInput, match="bfloat16"):
+        resolver.resolve(wrong)
+
+
+def test_precision_is_not_unknown_if_the_server_is_busy(configs: Configs, vllm: FakeVllm) -> None:
+    vllm.faults = [None] * 5 + [503]  # the last request of the probe asks for the most likely entries
+    with pytest.raises(BadInput, match="503"):
+        served_cell(configs, vllm)
+    assert served_cell(configs, vllm).description["head_dtype"] == "float32"
+
+
 def test_precision_is_unknown_if_the_server_returns_no_entries(configs: Configs, vllm: FakeVllm) -> None:
     vllm.max_logprobs = 0
     assert served_cell(configs, vllm).description["head_dtype"] == "unknown"
@@ -127,6 +143,12 @@ def test_revision_of_a_repository_must_be_named(configs: Configs, vllm: FakeVllm
         server_module.find_served_model(model, engine, 4096)
     model.server_name = "nano"
     assert server_module.find_served_model(model, engine, 4096).named_by_user
+
+
+@pytest.mark.parametrize("address", ["http://host:port", "http://a..b:80"])
+def test_address_that_cannot_be_used_is_refused(address: str, configs: Configs) -> None:
+    with pytest.raises(BadInput, match=address):
+        resolve(*configs(f"model.server={address}"))
 
 
 def test_wrong_key_is_refused_and_never_shown(
@@ -261,10 +283,8 @@ def test_two_servers_give_one_law_without_the_runs_of_transformers(
     assert both["sizes"].tolist() == [2] * 6
     assert both["family"].nunique() == 2
     names = sorted(rbptrack.runs().frame["name"])
-    code, shown, errors = run_command("report --sweep s")
+    code, _, errors = run_command("report --sweep s")
     assert code == 0, errors
     assert "failed" not in errors
-    print(shown, errors)
-    code, shown, errors = run_command(f"compare {names[0]} {names[1]}")
+    code, _, errors = run_command(f"compare {names[0]} {names[1]}")
     assert code == 0, errors
-    print(names, shown)
