@@ -200,10 +200,14 @@ class Collector:
         )
 
     def _check_scores(self, index: IntArray, columns: Mapping[str, IntArray]) -> None:
-        """Raise MeasurementError if scores of targets `index` are not finite, or if a target is not in the vocabulary.
+        """Raise MeasurementError if scores are not finite, or if a kernel computed two different logits for a target.
 
-        A target is an entry of the vocabulary, so at least one entry's logit equals the target's: the target's own. If
-        none does, `ties` is -1.
+        `ties` is -1 if no entry has the target's logit, not even the target's own entry.
+
+        Args:
+            index: the indices of the targets in the corpus, (tokens,).
+            columns: the scores by column, (tokens,) each.
+
         """
         for name, model in (("logprob", "model"), ("kl", "reference")):
             if name not in columns or np.isfinite(columns[name]).all():

@@ -17,7 +17,7 @@ not count:
 `score_fused` computes the targets' logits before the sweep over the vocabulary: as entries of the product with the
 rows weight[target], through a tile of the same shape and the same instructions as in the sweep. An entry of a tile
 depends on its own row and column only. The target's logit is therefore bit-equal to its own entry in the sweep. This is
-checked at each token: if a token finds no entry that equals its own logit, its ties are -1 and its ln p is NaN.
+checked at each token: if a token finds no entry that equals its own logit, its ties are -1.
 
 Import this module only where triton is installed. Builds of torch for CUDA bring triton. With the environment variable
 TRITON_INTERPRET=1, the kernels run slowly on a CPU.
@@ -89,8 +89,8 @@ def score_fused(
             GPU. It changes ln p and entropy by rounding, and nothing else.
 
     Returns:
-        The columns of `Scores` that need no reference model, (tokens,) each. Ties are -1 and ln p is NaN at a token
-        that finds no entry equal to its own logit.
+        The columns of `Scores` that need no reference model, (tokens,) each. Ties are -1 at a token that finds no entry
+        equal to its own logit.
     """
     weight = head.weight
     hidden = hidden.to(weight.dtype).contiguous()
@@ -185,12 +185,10 @@ def _scores(own: Tensor, counts: Tensor, sums: Tensor) -> dict[str, Tensor]:
     weighted = (fading * (weighted + step * total)).sum(0)
     total = (fading * total).sum(0)
     log_total = total.log().clamp(min=0)
-    ties = equal.sum(0, dtype=torch.int32) - 1
-    logprob = (own - overall_highest - log_total).clamp(max=0)
     return {
         "greater": greater.sum(0, dtype=torch.int32),
-        "ties": ties,
-        "logprob": logprob.masked_fill(ties < 0, float("nan")),
+        "ties": equal.sum(0, dtype=torch.int32) - 1,
+        "logprob": (own - overall_highest - log_total).clamp(max=0),
         "entropy": (log_total - weighted / total).clamp(min=0),
         "top": top.gather(0, part[None])[0],
         "top_logprob": -log_total,

@@ -97,6 +97,14 @@ def test_fused_scores_of_a_bad_hidden_state_are_not_finite(value: float) -> None
     assert scores["logprob"].isfinite().tolist() == [True, False, True]
 
 
+def test_a_target_without_an_entry_has_a_finite_probability_and_negative_ties() -> None:
+    """The error message can then say that the kernel is at fault, and not the weights."""
+    logits = torch.zeros(2, 70)
+    scores = kernels.reduce_logits(logits, torch.tensor([[0.0], [-1.0]]))
+    assert scores["ties"].tolist() == [69, -1]
+    assert scores["logprob"].isfinite().all()
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_reduce_logits_gives_the_scores_of_the_definition(offset: float) -> None:
     """The vocabulary takes three steps of the kernel. All entries of the first step are excluded."""
