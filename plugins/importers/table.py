@@ -48,6 +48,9 @@ class Table(Importer):
         present = {name for _, row in rows for name in row}
         if self.dataset and "dataset" in present:
             raise BadInput(f"{path} has a column dataset: leave out dataset={self.dataset}")
+        for alias, name in _ALIASES.items():
+            if {alias, name} <= present:
+                raise BadInput(f"{path} has the columns {name} and {alias}, which mean the same: remove one of them")
         required = {"model"} if self.dataset else {"model", "dataset"}
         missing = required - present
         present_columns = ", ".join(sorted(present))[:300]

@@ -74,6 +74,14 @@ def test_table_ignores_case_of_column_names() -> None:
     assert [row["rbp_10"] for row in rows] == [0.6, 0.65]
 
 
+def test_table_reads_revision_as_checkpoint_but_not_both(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "t.csv", "model,dataset,ce,revision\na-1m,w,2,step1\n")
+    assert [row["checkpoint"] for row in rows_of(path)] == ["step1"]
+    path = write_file(tmp_path / "t.csv", "model,dataset,ce,checkpoint,revision\na-1m,w,2,step1,\n")
+    with pytest.raises(BadInput, match="checkpoint and revision"):
+        rows_of(path)
+
+
 def test_table_notes_unknown_columns(tmp_path: Path) -> None:
     path = write_file(tmp_path / "t.csv", "Model;DataSet;CE;Rbp_10;MMLU;\na-1m;w;2;0.5;0.3;x\n")
     source = read_checked(Table(), path)
