@@ -149,14 +149,15 @@ def _open_bundle(path: Path) -> Iterator[zipfile.ZipFile]:
 def _copy_measurement(store: Store, run_id: str, labels: Mapping[str, object], folder: Path) -> MeasurementRecord:
     """Copy a measurement's record, and those of its files that a bundle may contain, to a folder. Return the record.
 
-    The record gets the present labels of the run, and does not say in which folder of this machine the model is.
+    The record gets the present labels of the run. It does not say in which folder the model is, on this machine or on
+    that of its server.
     """
     sealed = store.sealed_measurement(run_id)
     for name in sealed.files:
         path = store.recorded_file(run_id, name, sealed)
         if name in _BUNDLED_FILES:
             shutil.copyfile(path, folder / name)
-    measurement = sealed.measurement.updated({**labels, "folder": ""})
+    measurement = sealed.measurement.updated({**labels, "folder": "", "server": ""})
     record = MeasurementRecord(measurement=measurement, began=sealed.began, ended=sealed.ended)
     record.write(folder)
     return record

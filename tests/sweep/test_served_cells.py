@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,9 @@ def test_measurement_of_a_server_passes_verify_and_can_be_read(
     for command in ("list", "show nano-6k/pydocs", "verify", "read nano/6k pydocs", f"plan {words}", "export out.zip"):
         code, _, errors = run_command(command)
         assert code == 0, (command, errors)
+    with zipfile.ZipFile("out.zip") as bundle:
+        (record,) = [name for name in bundle.namelist() if name.endswith("record.json")]
+        assert FOLDER.encode() not in bundle.read(record)
 
 
 def test_another_address_is_the_same_measurement(configs: Configs, vllm: FakeVllm) -> None:
