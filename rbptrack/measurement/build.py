@@ -184,8 +184,13 @@ def _differences(name: str, stated: Any, computed: Any) -> Iterator[str]:
     elif stated is None or computed is None:
         if stated is not computed:
             yield f"{name} is {_shown(stated)}, but the ranks give {_shown(computed)}"
-    elif not math.isclose(stated, computed, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+    elif not same_number(stated, computed):
         yield f"{name} is {stated}, but the ranks give {computed}"
+
+
+def same_number(a: float, b: float) -> bool:
+    """Return whether two results are equal, apart from differences between processors in the last digits."""
+    return math.isclose(a, b, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
 
 
 def _shown(value: float | None) -> str:

@@ -26,6 +26,7 @@ from rbptrack.base.validation import broken_rules
 from rbptrack.config.check import check_store
 from rbptrack.config.patterns import matches_patterns
 from rbptrack.console.output import print_problem
+from rbptrack.measurement.build import same_number
 from rbptrack.measurement.columns import DTYPE_BY_COLUMN
 from rbptrack.measurement.document import FINGERPRINT_TAG, TAG_PREFIX, Label, Measurement, names_of, params_of, tags_of
 from rbptrack.measurement.files import RECORD_FILE
@@ -241,8 +242,9 @@ class Store(Artifacts):
                 raise unknown_name("label", name, names_of(Label))
         client = self.connection.client
         changes: list[tuple[Any, Measurement, Measurement]] = []
+        run_ids = set(runs["run_id"])
         for run in self.finished_runs():
-            if run.info.run_id in set(runs["run_id"]):
+            if run.info.run_id in run_ids:
                 old = Measurement.from_run(run.data.tags, run.data.params, run.data.metrics)
                 try:
                     changes.append((run, old, old.updated(labels)))
@@ -514,8 +516,11 @@ def _is_equivalent(run: Any, record: MeasurementRecord) -> bool:
     """Return whether MLflow's finished run of a fingerprint is equivalent to a record (`Store.find_equivalent`)."""
     if not record.measurement.imported_as or int(record.began * 1000) <= run.info.start_time:
         return True
-    metrics = {name: value for name, value in run.data.metrics.items() if name not in record.curves()}
-    return bool((metrics, run.data.params) == (record.metrics(), record.params()))
+    stored = {name: value for name, value in run.data.metrics.items() if name not in record.curves()}
+    metrics = record.metrics()
+    if run.data.params != record.params() or stored.keys() != metrics.keys():
+        return False
+    return all(same_number(value, metrics[name]) for name, value in stored.items())
 
 
 def _rbp_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:

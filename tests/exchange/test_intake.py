@@ -134,6 +134,12 @@ def test_import_content_of_corrected_numbers_replaces_the_old_ones(store: Store)
         assert store.runs()["ce"].tolist() == [ce]
 
 
+def test_import_content_of_numbers_that_another_processor_rounds_differently_replaces_nothing(store: Store) -> None:
+    for ce in (3.5, math.nextafter(3.5, 4)):
+        import_items(store, [measurement_with(ce, seq_len=64)])
+    assert len(list(store.measurements.search(""))) == 1
+
+
 def test_import_bundle_with_corrected_numbers_replaces_the_old_ones(store: Store) -> None:
     other_store = Store(store.uri, "other")
     for ce in (9.0, 3.5):
