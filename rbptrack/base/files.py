@@ -104,7 +104,7 @@ def open_regular(path: Path) -> io.BufferedReader:
 
 
 def read_regular(path: Path) -> bytes:
-    """Return the content of a regular file. Raises as `open_regular`."""
+    """Return the content of a file. Raises BadInput if it is not a regular file, and OSError if it cannot be read."""
     with open_regular(path) as file:
         return file.read()
 

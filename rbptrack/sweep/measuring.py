@@ -80,7 +80,7 @@ class Measured:
         measurement = self.measurement
         parts = [f"{self.title:<{title_width}} CE {measurement.ce:.3f}"]
         if measurement.rbp:
-            nearest_to_10 = min(measurement.rbp, key=lambda k: abs(math.log(k / 10)))
+            nearest_to_10 = min(measurement.rbp, key=lambda k: max(k / 10, 10 / k))
             parts.append(f"RBP_{nearest_to_10} {measurement.rbp[nearest_to_10]:.3f}")
         parts.append(f"{measurement.num_tokens:>11,.0f} tokens")
         if measurement.tokens_per_second is not None:
@@ -154,7 +154,7 @@ def measure_cells(
         cells: the cells, by number.
         find_store: returns the tracking store of a cell.
         loader: loads models and texts.
-        deliver: see `measure_cell`.
+        deliver: whether finished measurements are delivered. If it is false, they stay on disk.
 
     Yields:
         The number and the outcome of each cell.

@@ -183,10 +183,8 @@ def _explain_server_error(error: BaseException, store: str, quoted: str) -> Rbpt
         )
     if status == 403:
         return StoreRefuses(f"the tracking server {store} does not permit this: {quoted}")
-    is_answer = type(error).__name__ in (
-        "RestException",
-        "HTTPError",
-    )  # other errors of MLflow have the status 500, too
+    # Other errors of MLflow have the status 500, too.
+    is_answer = type(error).__name__ in ("RestException", "HTTPError")
     if status == _STATUS_OF_NO_ANSWER or (status >= 500 and is_answer):
         return StoreAway(f"the tracking store {store} does not answer: {quoted}")
     return None

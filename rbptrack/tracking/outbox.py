@@ -196,10 +196,7 @@ class Outbox:
                     try:
                         delivery = replace(delivery, run_id=self.deliver(folder))
                         num_refused = 0
-                    except (
-                        MissingArtifact,
-                        FileAccessError,
-                    ) as error:  # a file on this disk, not the store, is at fault
+                    except (MissingArtifact, FileAccessError) as error:  # a file on this disk is at fault
                         delivery = replace(delivery, error=first_line(error))
                     except RbptrackError as error:
                         delivery = replace(delivery, error=first_line(error))

@@ -7,7 +7,7 @@ import mlflow
 from rbptrack.tracking.names import Tag
 from rbptrack.tracking.store import Store
 
-_MAX_IDS = 150  # the newest. MLflow keeps 5,000 characters of a tag, and an ID with its comma has 33
+_MAX_IDS = 240  # the newest. MLflow keeps 8,000 characters of a tag, and an ID with its comma has 33
 
 
 def active_run_id() -> str:
