@@ -112,7 +112,7 @@ def import_bundle(path: Path, store: Store) -> list[str]:
 
     Raises:
         BadInput: the file is not a bundle, or a measurement in it has a fault. Nothing is imported.
-        StoreAway: the store does not answer. Measurements that were ready wait in mlruns/cells.
+        StoreAway: the store does not answer. If measurements wait in mlruns/cells, the message says how many.
 
     """
     check_regular_file(path, "import")

@@ -32,7 +32,7 @@ def import_content(importer: str, content: CheckedContent, path: Path, store: St
         Lines about the import for the user.
 
     Raises:
-        StoreAway: the store does not answer. Measurements that were ready wait in mlruns/cells.
+        StoreAway: the store does not answer. If measurements wait in mlruns/cells, the message says how many.
 
     """
     num_new = 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rbptrack.base.errors import BadInput
 from rbptrack.base.escape import file_part
 from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.names import Tag
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment as MlflowExperiment
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 _KIND_TAG = "mlflow.experimentKind"
 _TRAINING = "custom_model_development"  # without this value, MLflow shows its page for LLM applications
-_DESCRIPTION_TAG = "mlflow.note.content"
 _MAX_RUNS_PER_PAGE = 1000  # largest number of runs in one answer of the store
 _SPECIAL_IN_ADDRESSES = set("?#%")
 
@@ -57,7 +57,7 @@ class Experiment:
         if self.find() is None:
             from mlflow.exceptions import MlflowException
 
-            tags = {_KIND_TAG: _TRAINING, _DESCRIPTION_TAG: self._description}
+            tags = {_KIND_TAG: _TRAINING, Tag.NOTE: self._description}
             with self.connection.translated_errors():
                 try:
                     self._id = client.create_experiment(self.name, self._artifact_location(), tags)
@@ -71,7 +71,7 @@ class Experiment:
     def describe(self) -> None:
         """Create the experiment with its description, or set the description again. Both need write access."""
         self.find_or_create()
-        self.set_tag(_DESCRIPTION_TAG, self.tags.get(_DESCRIPTION_TAG, self._description), always=not self._is_new)
+        self.set_tag(Tag.NOTE, self.tags.get(Tag.NOTE, self._description), always=not self._is_new)
 
     def set_tag(self, name: str, value: str, *, always: bool = False) -> None:
         """Set a tag of the experiment. If it has this value already, set it only with `always`."""

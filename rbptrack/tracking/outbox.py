@@ -96,8 +96,8 @@ class Outbox:
         that are not delivered now are delivered by the next command.
 
         Raises:
-            StoreAway: the store does not answer. The message says how many measurements wait.
-            StoreRefuses: the store does not let this user write. The message says how many measurements wait.
+            StoreAway: the store does not answer. If measurements wait, the message says how many.
+            StoreRefuses: the store does not let this user write. If measurements wait, the message says how many.
 
         """
         cells = cells_folder()

@@ -18,6 +18,7 @@ KEY = "rbptrack"
 NAME = "CE and RBP_k"
 TAG = f"mlflow.sharedViewState.{KEY}"
 COLOUR = "mlflow.runColor"
+_MAX_TAG_LENGTH = 20_000  # largest number of characters in the tag of an experiment
 _PALETTE = (
     "#0072b2",
     "#d55e00",
@@ -70,10 +71,15 @@ def view_tag(metrics: Collection[str], previous: str = "") -> str:
 
 
 def with_colours(datasets: Iterable[str], text: str) -> dict[str, str]:
-    """Return the colours of datasets in a text (JSON), with a colour for each of some further datasets."""
+    """Return the colours of datasets in a text (JSON), with a colour for each of some further datasets.
+
+    The first datasets are left out if the result as JSON would be longer than a tag may be.
+    """
     colours: dict[str, str] = json.loads(text) if text.startswith("{") else {}
     for dataset in datasets:
         if dataset not in colours:
             unused = [colour for colour in _PALETTE if colour not in colours.values()]
             colours[dataset] = unused[0] if unused else _PALETTE[len(colours) % len(_PALETTE)]
+    while len(json.dumps(colours)) > _MAX_TAG_LENGTH:
+        del colours[next(iter(colours))]
     return colours

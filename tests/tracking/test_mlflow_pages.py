@@ -169,3 +169,9 @@ def test_deliver_describes_a_measurement_with_model_dataset_tokens_and_link(
     assert "**nano-1000** on **wiki**" in text
     assert "600 scored tokens" in text
     assert "https://huggingface.co/org/nano/tree/1000" in text
+
+
+def test_colours_of_many_datasets_fit_into_a_tag(store: Store, client: MlflowClient, write_cell: WriteCell) -> None:
+    store.check_writable(f"{number} {'x' * 190}" for number in range(200))
+    Outbox(store).deliver(write_cell(dataset="wiki"))
+    assert set(colours_by_dataset(client)) == {"wiki"}
