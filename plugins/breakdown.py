@@ -19,11 +19,9 @@ Tokens differ in length between groups and fields. CE per token alone therefore 
 from __future__ import annotations
 
 import json
-import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any, ClassVar, Self
 
@@ -33,33 +31,43 @@ from pydantic import PositiveInt
 from rbptrack.analysis import (
     Analyzer,
     Family,
+    FamilyLaws,
     Glossary,
     Report,
     Runs,
     Term,
+    better_first,
+    equivalent_size,
     headline_metric,
     join_clauses,
+    level_differences,
+    mean_level,
     range_text,
     read_families,
     verdict_clause,
 )
 from rbptrack.figures import intervals
-from rbptrack.ranks import CE, FloatArray, IntArray, RankTable, metric_label, rbp_name, sum_by
+from rbptrack.ranks import (
+    CE,
+    DocumentCounts,
+    FloatArray,
+    IntArray,
+    RankTable,
+    first_of_group,
+    metric_label,
+    rbp_name,
+    sum_by,
+)
 from rbptrack.stats import (
     MIN_UNITS,
     Estimate,
-    Law,
-    Row,
     ce_and_neg_log_rbp,
     ce_and_rbp,
-    combination,
     estimate_from_influences,
     first_largest,
     influences,
     laws,
-    paired_difference,
     shares_of_tokens,
-    size_ratio,
 )
 
 KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
@@ -205,15 +213,33 @@ class ClassSums:
     `+` adds the sums of two runs for the classifications that both have, with the same classes.
 
     Attributes:
+        document: numbers of the documents, (documents,).
         all_classes: tokens, nats and the hits at each k over all classes, (documents, 2 + ks).
         sums: tokens, nats and the hits at each k by class, (documents, classes, 2 + ks), for each classification.
         names: the names of the classes, for each classification.
+        group: numbers of the first document of each group, (groups,). None without groups. With groups, the rows of
+            all sums but those of `GROUP` are groups.
 
     """
 
+    document: IntArray
     all_classes: FloatArray
     sums: dict[str, FloatArray]
     names: dict[str, tuple[str, ...]]
+    group: IntArray | None = None
+
+    def counts(self, by: str, i: int, ks: Sequence[int]) -> DocumentCounts:
+        """Return the sums of one class. ks: the k of the hits."""
+        sums = self.sums[by][:, i]
+        document = self.document if self.group is None or by == GROUP else self.group
+        return DocumentCounts(
+            ks=tuple(ks),
+            document=document,
+            tokens=sums[:, 0].astype(np.int64),
+            nats=sums[:, 1],
+            hits=sums[:, 2:].astype(np.int64),
+            grouped=document is not self.document,
+        )
 
     def __add__(self, other: Self) -> Self:
         names = {by: names for by, names in self.names.items() if names == other.names.get(by)}
@@ -237,10 +263,16 @@ class ClassSums:
             class_names.append(f"{len(names) - MAX_GROUPS} other groups")
         class_of_document = np.minimum(np.argsort(order), MAX_GROUPS)[group]
         is_in_class = class_of_document[:, None] == np.arange(len(class_names))  # (documents, classes)
-        sums = {by: sum_by(groups, class_sums) for by, class_sums in self.sums.items()}
+        first = first_of_group(self.document, groups)
+        sums = {by: sum_by(first, class_sums) for by, class_sums in self.sums.items()}
         sums[GROUP] = is_in_class[:, :, None] * self.all_classes[:, None]
-        all_classes = sum_by(groups, self.all_classes)
-        return replace(self, all_classes=all_classes, sums=sums, names=self.names | {GROUP: tuple(class_names)})
+        return replace(
+            self,
+            all_classes=sum_by(first, self.all_classes),
+            sums=sums,
+            names=self.names | {GROUP: tuple(class_names)},
+            group=np.unique(first),
+        )
 
 
 GLOSSARY: Glossary = {
@@ -296,9 +328,10 @@ class Breakdown(Analyzer):
             return _read_sums(runs, run_id, classifications[name], family.ks_below_vocab(self.k))
 
         reading = read_families(runs, load)
-        in_families: dict[tuple[str, str], list[_ClassOfFamily]] = {}
+        in_families: dict[tuple[str, str], list[FamilyLaws]] = {}
         for family, sizes in reading:
-            metrics = [CE, *map(rbp_name, family.ks_below_vocab(self.k))]
+            ks = family.ks_below_vocab(self.k)
+            metrics = [CE, *map(rbp_name, ks)]
             for by, classes in sizes[0].names.items():
                 if not all(size.names.get(by) == classes for size in sizes):
                     continue
@@ -307,7 +340,7 @@ class Breakdown(Analyzer):
                 for i, name in enumerate(classes):
                     pairs = [_class_and_rest(size.sums[by], i) for size in sizes]
                     compare_with_rest(report, {**family.keys, "by": by, "class": name}, metrics, family.s, pairs)
-                    in_class = _ClassOfFamily(family, metrics, [pair[:, 0] for pair in pairs])
+                    in_class = FamilyLaws(family, [size.counts(by, i, ks) for size in sizes])
                     in_families.setdefault((by, name), []).append(in_class)
         for (by, name), members in in_families.items():
             for first, second in combinations(members, 2):
@@ -323,12 +356,16 @@ class Breakdown(Analyzer):
 def _read_sums(runs: Runs, run_id: str, classifications: Mapping[str, Classification], ks: Sequence[int]) -> ClassSums:
     """Read the sums of one run for each classification that has a class for all of the run's tokens."""
     columns = ["document", "position", "field", "token", "rank", "logprob"]
-    pieces = [sum_by_class(piece, classifications, ks) for piece in runs.rank_pieces(run_id, columns)]
+    document = [np.zeros(0, dtype=np.int64)]
+    pieces = []
+    for piece in runs.rank_pieces(run_id, columns):
+        document.append(piece.documents[0])
+        pieces.append(sum_by_class(piece, classifications, ks))
     names = {by: value.names for by, value in classifications.items() if all(by in piece for piece in pieces)}
     sums = {name: np.concatenate([piece[name] for piece in pieces]) for name in names}
     all_classes = sums[POSITION].sum(axis=1)
     sums[POSITION] = keep_documents_that_reach_last_bin(sums[POSITION])
-    return ClassSums(all_classes, sums, names)
+    return ClassSums(np.concatenate(document), all_classes, sums, names)
 
 
 def _class_and_rest(sums: FloatArray, i: int) -> FloatArray:
@@ -380,77 +417,25 @@ def compare_with_rest(
             report.add("delta", drop_error_of_few_documents(ratio.alpha), null=0.0, metric=metric, **case)
 
 
-@dataclass(frozen=True)
-class _ClassOfFamily:
-    """A class of tokens in one family.
-
-    Attributes:
-        family: the family, with m sizes.
-        metrics: the metrics in the order of the sums: CE and each RBP_k.
-        sums: tokens, nats and hits of the class at each size, m arrays of (documents, 2 + ks).
-
-    """
-
-    family: Family
-    metrics: list[str]
-    sums: list[FloatArray]
-
-    @cached_property
-    def levels(self) -> list[dict[str, Estimate]]:
-        """CE and -ln RBP_k of each size by metric."""
-        levels = []
-        for sums in self.sums:
-            values, u = influences(sums, ce_and_neg_log_rbp)
-            by_name = zip(self.metrics, values, u.T, strict=True)
-            shares = shares_of_tokens(sums)
-            levels.append({name: estimate_from_influences(value, column, shares) for name, value, column in by_name})
-        return levels
-
-    @cached_property
-    def laws(self) -> dict[str, Law]:
-        """The law of each metric; empty with fewer than 3 sizes."""
-        if len(self.family.s) < 3:
-            return {}
-        fitted = zip(self.metrics, laws(self.family.s, self.sums, ce_and_neg_log_rbp), strict=True)
-        return {metric: law for metric, law in fitted if law is not None}
-
-
-def _compare_families(report: Report, first: _ClassOfFamily, second: _ClassOfFamily, case: dict[str, Any]) -> None:
+def _compare_families(report: Report, first: FamilyLaws, second: FamilyLaws, case: dict[str, Any]) -> None:
     """Add the comparison of two families in one class of tokens."""
-    documents = [min(int((sums[:, 0] > 0).sum()) for sums in each.sums) for each in (first, second)]
-    if min(documents) < MIN_UNITS:
+    if min(np.count_nonzero(counts.tokens) for counts in (*first.counts, *second.counts)) < MIN_UNITS:
         return
-    paired = len(first.sums[0]) == len(second.sums[0])
-    minus = paired_difference if paired else operator.sub
-    for metric in first.metrics:
-        differences = []
-        near = first.family.near_sizes(second.family)
-        labels = []
-        for i, j in near:
-            if metric not in second.metrics:
-                continue
-            levels = (first.levels[i][metric], second.levels[j][metric])
-            if all(0 < level.value < np.inf for level in levels):  # RBP_k is neither 0 nor 1
-                differences.append(Row(minus(*levels), "documents", "models"))
-                labels.append(first.family.labels[i])
+    for metric in first.levels[0]:
+        differences = level_differences(first, second, metric)
         if not differences:
             continue
-        mean = combination(differences, np.full(len(differences), 1 / len(differences)))
-        models = f"{first.family.name} − {second.family.name}"
-        at = f"{len(differences)} sizes" if len(differences) > 1 else labels[0]
-        keys = {**first.family.keys, **case, "versus": second.family.name, "metric": metric, "models": models}
-        report.add("families", mean, **keys, at=at, null=0.0)
+        at = f"{len(differences)} sizes" if len(differences) > 1 else differences[0][0]
+        keys = {**case, "metric": metric, "null": 0.0}
+        report.add("families", mean_level(differences), **first.keys_beside(second), **keys, at=at)
         if metric not in first.laws or metric not in second.laws:
             continue
-        better, other = (
-            (first, second) if first.laws[metric].ends[1] <= second.laws[metric].ends[1] else (second, first)
-        )
-        law, reference = better.laws[metric], other.laws[metric]
-        ratio = size_ratio(law, reference, float(reference.s[-1]), minus)
+        better, other = better_first(first, second, metric)
+        ratio = equivalent_size(better, other, metric)
         if ratio is not None:
-            keys |= {"family": better.family.name, "versus": other.family.name}
             ends = (ratio.low, ratio.high)
-            report.add("size_ratio", ratio.ln_ratio, **keys, null=0.0, show=np.exp, ends=ends)
+            keys |= {"show": np.exp, "ends": ends}
+            report.add("size_ratio", ratio.ln_ratio, **better.keys_beside(other), **keys)
 
 
 def _draw(report: Report) -> None:

@@ -20,7 +20,6 @@ test of whether all exponents are equal uses the largest deviation of an exponen
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,36 +31,36 @@ from pydantic import Field, PositiveInt
 
 from rbptrack.analysis import (
     Analyzer,
-    Family,
+    FamilyLaws,
     Glossary,
     Report,
     Runs,
     Term,
+    better_first,
     decision_clause,
+    equivalent_size,
     estimate_text,
     headline_metric,
     join_clauses,
+    level_differences,
     listed,
+    mean_level,
     p_text,
     range_text,
     read_families,
     verdict_clause,
 )
 from rbptrack.figures import intervals
-from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, FloatArray, metric_label, rbp_name
+from rbptrack.ranks import CE, HEADLINE_KS, FloatArray, metric_label, rbp_name
 from rbptrack.stats import (
     MIN_POOLED,
+    MIN_SIZES,
     Estimate,
     Law,
     Mean,
-    Minus,
     Row,
-    ce_and_neg_log_rbp,
-    combination,
     crossing,
-    estimate_from_influences,
     homogeneity,
-    influences,
     ks_with_enough_misses,
     laws,
     laws_by_metric,
@@ -70,10 +69,8 @@ from rbptrack.stats import (
     middle_of_common_values,
     missing_interval_clause,
     neg_log_rbp,
-    paired_difference,
     random_effects,
     share_scatter,
-    shares_of_tokens,
     size_ratio,
 )
 
@@ -118,75 +115,34 @@ GLOSSARY: Glossary = {
     "mean_against_rbp_1": Term("mean of against_rbp_1 over the laws", "mean Δα", "+.3g"),
     "versus": "the other dataset or family",
     "sizes": Term("number of sizes that both laws are fitted to", aside=True),
-    "number": Term("number of exponents in the mean"),
     "tau": Term("standard deviation of the true exponents of datasets or families", "τ"),
     "prediction_low": Term("lower end of the 95% interval for one more dataset or family", "next: low"),
     "prediction_high": Term("upper end of the 95% interval for one more dataset or family", "next: high"),
-    "homogeneity": Term(
-        "p-value of the hypothesis that all exponents are equal; not adjusted",
-        "p (all equal)",
-        ".3f",
-    ),
 }
-MIN_SIZES = 3
-"""The smallest number of sizes of a law. Exponents of laws with fewer sizes are not compared."""
 
 
 @dataclass(frozen=True)
-class FamilyLaws:
-    """The laws of one family on one dataset.
+class ComparedFamily(FamilyLaws):
+    """The laws of one family on one dataset, and those of the ratios of its metrics.
 
     Attributes:
-        family: the family, with m sizes.
-        counts: the counts of each size, m of them.
-        by_metric: the law of each metric through all sizes.
         ratios: the laws of -ln RBP_k / -ln RBP_1 by metric.
 
     """
 
-    family: Family
-    counts: list[DocumentCounts]
-    by_metric: dict[str, Law] = field(default_factory=dict)
     ratios: dict[str, Law] = field(default_factory=dict)
-
-    @property
-    def has_law(self) -> bool:
-        """Whether there are enough sizes for exponents to be compared."""
-        return len(self.family.s) >= MIN_SIZES
 
     @cached_property
     def models(self) -> list[list[str]]:
         """The names of the models of each size, m lists. A size has several models if they are seeds."""
         return [sorted(names) for names in self.family.by_size("model")]
 
-    @cached_property
-    def levels(self) -> list[dict[str, Estimate]]:
-        """CE and -ln RBP_k of each size by metric, with the influences of documents; m of them."""
-        names = [CE, *map(rbp_name, self.counts[0].ks)]
-        levels = []
-        for counts in self.counts:
-            values, u = influences(counts, ce_and_neg_log_rbp)
-            shares = shares_of_tokens(counts)
-            estimates = [
-                estimate_from_influences(value, column, shares) for value, column in zip(values, u.T, strict=True)
-            ]
-            levels.append(dict(zip(names, estimates, strict=True)))
-        return levels
-
     def laws_through(self, models: Sequence[list[str]]) -> dict[str, Law]:
         """Return the law of each metric through some sizes only. models: elements of `self.models`."""
         if list(models) == self.models:
-            return self.by_metric
+            return self.laws
         rows = [self.models.index(names) for names in models]
         return laws_by_metric(self.family.s[rows], [self.counts[i] for i in rows])
-
-    def has_documents_of(self, other: FamilyLaws) -> bool:
-        """Return whether all sizes of this and another family were counted over the same documents or groups."""
-        first = self.counts[0]
-        return all(
-            np.array_equal(size_counts.document, first.document) and size_counts.grouped == first.grouped
-            for size_counts in (*self.counts, *other.counts)
-        )
 
 
 class Contrasts(Analyzer):
@@ -205,18 +161,17 @@ class Contrasts(Analyzer):
         reading = read_families(runs, ks)
         for family, counts in reading:
             usable_ks = ks_with_enough_misses(counts)
-            all_families.append(FamilyLaws(family, [size_counts.select(usable_ks) for size_counts in counts]))
+            all_families.append(ComparedFamily(family, [size_counts.select(usable_ks) for size_counts in counts]))
         report.notes += reading.notes
         counted_ks = {k for each in all_families for counts in each.counts for k in counts.ks}
         primary = headline_metric(rbp_name(k) for k in self.k if k in counted_ks)
-        families = _fit_laws([family_laws for family_laws in all_families if family_laws.has_law])
-        for comparable in _comparable_groups([each for each in all_families if not each.has_law] + families):
+        families = _fit_laws([family_laws for family_laws in all_families if family_laws.has_laws])
+        for comparable in _comparable_groups([each for each in all_families if not each.has_laws] + families):
             for first, second in combinations(sorted(comparable, key=lambda each: each.family.name), 2):
                 _compare_levels(report, first, second, primary)
-                if first.has_law and second.has_law:
-                    _compare_sizes(report, first, second, primary)
+                _compare_sizes(report, first, second, primary)
         for family_laws in families:
-            clause = missing_interval_clause(family_laws.by_metric, family_laws.counts)
+            clause = missing_interval_clause(family_laws.laws, family_laws.counts)
             if clause:
                 report.notes.append(f"{family_laws.family}: {clause}.")
             self._compare_with_rbp_1(report, family_laws, headline_metric(map(rbp_name, ks[1:])))
@@ -240,14 +195,14 @@ class Contrasts(Analyzer):
         report.headline = join_clauses(between, _headline(report, families, self.margin))
         return report
 
-    def _compare_with_rbp_1(self, report: Report, family_laws: FamilyLaws, primary: str) -> None:
+    def _compare_with_rbp_1(self, report: Report, family_laws: ComparedFamily, primary: str) -> None:
         """Add the exponent of each RBP_k minus that of RBP_1. `primary` is the metric that the headline names."""
         for metric, ratio in family_laws.ratios.items():
-            margin = self.margin * abs(family_laws.by_metric[rbp_name(1)].alpha.value)
+            margin = self.margin * abs(family_laws.laws[rbp_name(1)].alpha.value)
             keys = {**family_laws.family.keys, "metric": metric, "primary": metric == primary}
             report.add("against_rbp_1", ratio.alpha, **keys, null=0.0, margin=margin, own=ratio.own_alpha)
 
-    def _compare_datasets(self, report: Report, datasets: Sequence[FamilyLaws], primary: str) -> None:
+    def _compare_datasets(self, report: Report, datasets: Sequence[ComparedFamily], primary: str) -> None:
         """Add the differences of exponents between the datasets of one family."""
         for first, second in combinations(datasets, 2):
             shared = [models for models in first.models if models in second.models]
@@ -263,17 +218,17 @@ class Contrasts(Analyzer):
                     documents = f"{first.family.dataset} − {second.family.dataset}"
                     report.add("datasets", difference, **keys, null=0.0, margin=margin, documents=documents)
 
-    def _compare_families(self, report: Report, families: Sequence[FamilyLaws], primary: str) -> None:
+    def _compare_families(self, report: Report, families: Sequence[ComparedFamily], primary: str) -> None:
         """Add the differences of exponents between comparable families on one dataset."""
         unpaired = []
         for first, second in combinations(families, 2):
             paired = first.has_documents_of(second)
             if not paired:
                 unpaired.append(f"{first.family.name} and {second.family.name}")
-            for metric, law in first.by_metric.items():
-                if metric in second.by_metric:
-                    second_law = second.by_metric[metric]
-                    difference = _minus(first, second)(law.alpha, second_law.alpha)
+            for metric, law in first.laws.items():
+                if metric in second.laws:
+                    second_law = second.laws[metric]
+                    difference = first.minus(second)(law.alpha, second_law.alpha)
                     margin = self.margin * abs(second_law.alpha.value)
                     keys = {**first.family.keys, "metric": metric, "versus": second.family.name}
                     keys |= {"primary": metric == primary, "models": f"{first.family.name} − {second.family.name}"}
@@ -285,7 +240,13 @@ class Contrasts(Analyzer):
             )
 
 
-def _fit_laws(families: Sequence[FamilyLaws]) -> list[FamilyLaws]:
+def _ratios_to_first(sums: FloatArray) -> FloatArray:
+    """Return -ln RBP_k of each k but the first one, divided by that of the first, (..., ks - 1)."""
+    values = neg_log_rbp(sums)
+    return np.asarray(values[..., 1:] / values[..., :1])
+
+
+def _fit_laws(families: Sequence[ComparedFamily]) -> list[ComparedFamily]:
     """Return families with their laws.
 
     Ratios to RBP_1 of few sizes share the scatter of other families (`share_scatter`). Comparisons of two families do
@@ -298,99 +259,61 @@ def _fit_laws(families: Sequence[FamilyLaws]) -> list[FamilyLaws]:
         ks = [k for k in family_laws.counts[0].ks if k > 1]
         if 1 in family_laws.counts[0].ks and ks:
             counts = [size_counts.select([1, *ks]) for size_counts in family_laws.counts]
-            found = laws(
-                family_laws.family.s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1]
-            )
+            found = laws(family_laws.family.s, counts, _ratios_to_first)
             by_metric = {rbp_name(k): law for k, law in zip(ks, found, strict=True) if law}
         ratios.append(by_metric)
     return [
-        FamilyLaws(each.family, each.counts, laws_by_metric(each.family.s, each.counts), by_metric)
+        ComparedFamily(each.family, each.counts, by_metric)
         for each, by_metric in zip(families, share_scatter(ratios, names), strict=True)
     ]
 
 
-def _neg_log_rbp_over_rbp_1(sums: FloatArray) -> FloatArray:
-    """Return -ln RBP_k / -ln RBP_1 of each k but the first one, which is 1, (..., ks - 1)."""
-    values = neg_log_rbp(sums)
-    return np.asarray(values[..., 1:] / values[..., :1])
-
-
-def _minus(first: FamilyLaws, second: FamilyLaws) -> Minus:
-    """Return how estimates of two families are subtracted."""
-    return paired_difference if first.has_documents_of(second) else operator.sub
-
-
-def _compare_levels(report: Report, first: FamilyLaws, second: FamilyLaws, primary: str) -> None:
-    """Add the differences of CE and -ln RBP_k at the sizes that two families have, and their means."""
-    minus = _minus(first, second)
-    keys = {**first.family.keys, "versus": second.family.name}
-    keys |= {"models": f"{first.family.name} − {second.family.name}", "null": 0.0}
+def _compare_levels(report: Report, first: ComparedFamily, second: ComparedFamily, primary: str) -> None:
+    """Add the differences of CE and -ln RBP_k at near sizes of two families, and their means."""
     for metric in first.levels[0]:
-        if metric not in second.levels[0]:
-            continue
-        differences = []
-        for i, j in first.family.near_sizes(second.family):
-            difference = minus(first.levels[i][metric], second.levels[j][metric])
-            if not np.isfinite(difference.value):
-                continue
-            differences.append(difference)
-            labels = dict.fromkeys((first.family.labels[i], second.family.labels[j]))
-            report.add("level", difference, **keys, metric=metric, at=" − ".join(labels))
+        keys = {**first.keys_beside(second), "metric": metric, "null": 0.0}
+        differences = level_differences(first, second, metric)
+        for label, difference in differences:
+            report.add("level", difference, **keys, at=label)
         if len(differences) > 1:
-            rows = [Row(difference, "documents", "models") for difference in differences]
-            mean = combination(rows, np.full(len(rows), 1 / len(rows)))
-            name = f"mean of {len(differences)} sizes"
-            report.add("level", mean, **keys, metric=metric, primary=metric == primary, at=name)
+            mean = mean_level(differences)
+            report.add("level", mean, **keys, primary=metric == primary, at=f"mean of {len(differences)} sizes")
 
 
-def _compare_sizes(report: Report, first: FamilyLaws, second: FamilyLaws, primary: str) -> None:
-    """Add the sizes at which the laws of two families have equal values.
-
-    The family whose law has the better value at its largest size comes first, so that its equal size is not
-    extrapolated.
-    """
-    metric = primary if primary in first.by_metric and primary in second.by_metric else CE
-    if metric not in first.by_metric or metric not in second.by_metric:
-        return
-    if first.by_metric[metric].ends[1] > second.by_metric[metric].ends[1]:
-        first, second = second, first
-    minus = _minus(first, second)
-    keys = {**first.family.keys, "versus": second.family.name}
-    keys |= {"models": f"{first.family.name} − {second.family.name}"}
-    for metric, law in first.by_metric.items():
-        if metric not in second.by_metric:
-            continue
-        other = second.by_metric[metric]
-        for question, s in (("size_ratio", other.s[-1]), ("middle_ratio", middle_of_common_values(law, other))):
-            if not s > 0:
-                continue
-            ratio = size_ratio(law, other, float(s), minus)
-            if ratio is None:
-                continue
-            beside: dict[str, Any] = {}
-            if question == "size_ratio":
-                equal = float(s * np.exp(ratio.ln_ratio.value))
-                measured = "yes" if law.s[0] <= equal <= law.s[-1] else "no"
-                beside = {"largest": second.family.models[-1], "S_equal": equal, "measured": measured}
-            report.add(
-                question,
-                ratio.ln_ratio,
-                **keys,
-                metric=metric,
-                primary=metric == primary,
-                null=0.0,
-                show=np.exp,
-                ends=(ratio.low, ratio.high),
-                beside=beside,
-            )
-        place = crossing(law, other, minus)
-        if np.isfinite(place.high):
-            report.add("crossing", place.value, **keys, metric=metric, ends=(place.low, place.high))
+def _compare_sizes(report: Report, first: ComparedFamily, second: ComparedFamily, primary: str) -> None:
+    """Add the sizes at which the laws of two families have equal values."""
+    for metric in first.laws:
+        if metric in second.laws:
+            better, other = better_first(first, second, metric)
+            _compare_sizes_of_metric(report, better, other, metric, is_primary=metric == primary)
 
 
-def _comparable_groups(families: Sequence[FamilyLaws]) -> list[list[FamilyLaws]]:
+def _compare_sizes_of_metric(
+    report: Report, better: FamilyLaws, other: FamilyLaws, metric: str, *, is_primary: bool
+) -> None:
+    law, reference = better.laws[metric], other.laws[metric]
+    minus = better.minus(other)
+    keys = {**better.keys_beside(other), "metric": metric}
+    of_test: dict[str, Any] = {"primary": is_primary, "null": 0.0, "show": np.exp}
+    ratio = equivalent_size(better, other, metric)
+    if ratio is not None:
+        equal = float(reference.s[-1] * np.exp(ratio.ln_ratio.value))
+        measured = "yes" if law.spans(equal) else "no"
+        beside = {"largest": other.family.models[-1], "S_equal": equal, "measured": measured}
+        ends = (ratio.low, ratio.high)
+        report.add("size_ratio", ratio.ln_ratio, **keys, **of_test, ends=ends, beside=beside)
+    middle = middle_of_common_values(law, reference)
+    ratio = size_ratio(law, reference, middle, minus) if middle > 0 else None
+    if ratio is not None:
+        report.add("middle_ratio", ratio.ln_ratio, **keys, **of_test, ends=(ratio.low, ratio.high))
+    place = crossing(law, reference, minus)
+    if np.isfinite(place.high):
+        report.add("crossing", place.value, **keys, ends=(place.low, place.high))
+
+
+def _comparable_groups(families: Sequence[ComparedFamily]) -> list[list[ComparedFamily]]:
     """Divide families into groups. The families of a group have one dataset, and their laws are comparable."""
-    groups: list[list[FamilyLaws]] = []
+    groups: list[list[ComparedFamily]] = []
     for family_laws in families:
         matching = [group for group in groups if group[0].family.comparable_with(family_laws.family)]
         if matching:
@@ -409,7 +332,7 @@ def _laws_by_shared_metric(laws_of_members: Sequence[dict[str, Law]]) -> dict[st
     return shared
 
 
-def _average_over_datasets(report: Report, datasets: Sequence[FamilyLaws]) -> None:
+def _average_over_datasets(report: Report, datasets: Sequence[ComparedFamily]) -> None:
     if len(datasets) < MIN_POOLED:
         return
     name = datasets[0].family.name
@@ -424,13 +347,13 @@ def _average_over_datasets(report: Report, datasets: Sequence[FamilyLaws]) -> No
         _add_mean(report, "mean_over_datasets", mean, rows, family=name, dataset="all", metric=metric)
 
 
-def _average_over_families(report: Report, families: Sequence[FamilyLaws]) -> None:
+def _average_over_families(report: Report, families: Sequence[ComparedFamily]) -> None:
     """Add the mean exponents over comparable families on one dataset."""
     if len(families) < MIN_POOLED:
         return
     dataset = families[0].family.dataset
     paired = all(families[0].has_documents_of(other) for other in families[1:])
-    for metric, metric_laws in _laws_by_shared_metric([family_laws.by_metric for family_laws in families]).items():
+    for metric, metric_laws in _laws_by_shared_metric([family_laws.laws for family_laws in families]).items():
         if paired:
             mean = mean_over_families(metric_laws)
         else:
@@ -463,13 +386,13 @@ def _draw(report: Report) -> None:
         report.figures["against_rbp_1"] = intervals(rows, x=title, y="metric", null=0.0)
 
 
-def _noun_of_families(families: Sequence[FamilyLaws]) -> str:
+def _noun_of_families(families: Sequence[ComparedFamily]) -> str:
     """Return `families`, or another noun if all belong to one family and differ in precision or training, say."""
     names = {str(family_laws.family.rows["family"].iloc[0]) for family_laws in families}
     return "runs of several kinds" if len(names) == 1 else "families"
 
 
-def _clause_of_families(report: Report, families: Sequence[FamilyLaws], metric: str) -> str:
+def _clause_of_families(report: Report, families: Sequence[ComparedFamily], metric: str) -> str:
     """Say which family needs fewer parameters for the headline's metric, or else which one has the better level.
 
     An equivalent size that is extrapolated is not named.
@@ -511,7 +434,7 @@ def _clause_of_families(report: Report, families: Sequence[FamilyLaws], metric: 
     return f"{text}, {p_text(row['p_adjusted'])}{' (undecided)' if row['verdict'] == 'undecided' else ''}"
 
 
-def _headline(report: Report, families: Sequence[FamilyLaws], margin: float) -> str:
+def _headline(report: Report, families: Sequence[ComparedFamily], margin: float) -> str:
     """Say how the exponents of families, of RBP_k and RBP_1, and of datasets differ, for the headline's metric."""
     parts = []
     for question in ("families", "datasets"):

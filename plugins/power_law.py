@@ -64,6 +64,7 @@ from rbptrack.ranks import (
 )
 from rbptrack.stats import (
     MIN_MISSES,
+    MIN_SIZES,
     MIN_TESTED_SIZES,
     Estimate,
     Law,
@@ -190,9 +191,6 @@ LEADING_COLUMNS = (
     "doubt",
 )
 """The columns of the table `laws` that the page shows at the chosen k."""
-
-MIN_SIZES = 3
-"""A law through fewer sizes fits exactly. It says nothing about its error."""
 
 
 @dataclass(frozen=True)

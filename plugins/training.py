@@ -1,8 +1,8 @@
 """Fit the law in size at each number of training tokens D, and test whether its exponent changes over training.
 
-The change is the exponent at the largest D minus the exponent at the smallest D, over the sizes that have checkpoints
-at both. The law of the ratio is fitted: its exponent is the change. An error that both exponents have in common, from
-models or from documents, cancels.
+The change is the exponent at a large D minus the exponent at a small D, over the sizes that have checkpoints at both.
+Of all pairs of D with enough sizes in common, the one with the largest ratio is used. The law of the ratio is fitted:
+its exponent is the change. An error that both exponents have in common, from models or from documents, cancels.
 
 The analyzer also fits y = E + A S^-alpha + B D^-beta (Hoffmann et al., arXiv 2203.15556, eq. 2) to all checkpoints of a
 family. y is cross-entropy or -ln RBP_k. The report contains how well this form describes the checkpoints, but not its
@@ -13,6 +13,7 @@ exponents describe the same checkpoints nearly equally well (arXiv 2605.08541).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -38,18 +39,22 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import facets
 from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, FloatArray, metric_label, rbp_name
-from rbptrack.stats import ce_and_neg_log_rbp, fit_form, laws, laws_by_metric
+from rbptrack.stats import MIN_SIZES, ce_and_neg_log_rbp, fit_form, laws, laws_by_metric
 
 POWERS = "A * S**-size_exponent + B * D**-token_exponent"
 GLOSSARY: Glossary = {
     "alpha": Term("exponent of the law in size over the checkpoints of one D", "α at D", ".4f"),
     "change": Term(
-        "exponent in size at the largest D minus the exponent at the smallest D, for the same sizes",
+        "exponent in size at the last D minus the exponent at the first D, for the same sizes",
         "change of α",
         "+.4f",
     ),
-    "first_D": Term("the smallest D", "from D", ".3g"),
-    "last_D": Term("the largest D", "to D", ".3g"),
+    "first_D": Term(
+        "the smaller D of the change: the two D that are farthest apart and have enough sizes in common",
+        "from D",
+        ".3g",
+    ),
+    "last_D": Term("the larger D", "to D", ".3g"),
     "D": "training tokens",
     "R2": Term("share of the variance of ln y that the law explains; near 1 whatever the form", "R²", ".4f"),
     "largest_deviation": Term("the largest abs(measured / law - 1) over the checkpoints", "largest deviation", ".1%"),
@@ -57,9 +62,6 @@ GLOSSARY: Glossary = {
     "sizes": "number of sizes of the fit",
     "y": "CE in nats, or -ln RBP_k",
 }
-MIN_SIZES = 3
-"""The fewest sizes for a test of the change of an exponent."""
-
 Sizes = dict[float, DocumentCounts]
 """The counts of the checkpoints of one D, by size S."""
 
@@ -120,12 +122,17 @@ class Training(Analyzer):
         return sizes
 
     def _add_changes(self, report: Report, by_tokens: dict[float, Sizes], *, family: str, dataset: str) -> None:
-        """Add the changes of exponents from the smallest to the largest D, if both have at least 3 sizes in common."""
-        first, last = min(by_tokens), max(by_tokens)
+        """Add the changes of exponents between the two D that are farthest apart and share enough sizes."""
+        found = _widest_pair(by_tokens)
+        if found is None:
+            report.notes.append(
+                f"{family} on {dataset}: no change of exponents is tested, because no two D have {MIN_SIZES} sizes in "
+                "common."
+            )
+            return
+        first, last = found
         shared = sorted(by_tokens[first].keys() & by_tokens[last].keys())
         pairs = [(by_tokens[first][s], by_tokens[last][s]) for s in shared]
-        if len(shared) < MIN_SIZES or not all(np.array_equal(a.document, b.document) for a, b in pairs):
-            return
         metrics = [CE, *map(rbp_name, pairs[0][0].ks)]
         sums = [np.stack([a.sums, b.sums], axis=1) for a, b in pairs]
         ratios = laws(
@@ -149,6 +156,23 @@ class Training(Analyzer):
                     y = logged if metric == CE else -np.log(logged)
                 if np.isfinite(y).all() and (y > 0).all():
                     yield metric, y
+
+
+def _widest_pair(by_tokens: dict[float, Sizes]) -> tuple[float, float] | None:
+    """Return the two D with the largest ratio that have at least `MIN_SIZES` sizes in common; None if there are none.
+
+    The sizes in common must have been counted over the same documents.
+    """
+
+    def can_be_compared(first: float, last: float) -> bool:
+        shared = by_tokens[first].keys() & by_tokens[last].keys()
+        pairs = [(by_tokens[first][s], by_tokens[last][s]) for s in shared]
+        return len(shared) >= MIN_SIZES and all(
+            np.array_equal(a.document, b.document) and a.grouped == b.grouped for a, b in pairs
+        )
+
+    pairs = sorted(combinations(sorted(by_tokens), 2), key=lambda pair: pair[0] / pair[1])
+    return next((pair for pair in pairs if can_be_compared(*pair)), None)
 
 
 def _fit_checkpoints(report: Report, keys: dict[str, str], rows: pd.DataFrame, y: FloatArray) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ A `RankTable` has one row for each scored token. A `RankHistogram` holds the num
 """
 
 from rbptrack.ranks.columns import COLUMNS, COUNTED_COLUMNS, SCHEMA
-from rbptrack.ranks.counts import DocumentCounts, DocumentSums, sum_by
+from rbptrack.ranks.counts import DocumentCounts, DocumentSums, first_of_group, sum_by
 from rbptrack.ranks.histogram import RankHistogram
 from rbptrack.ranks.names import (
     CE,
@@ -47,6 +47,7 @@ __all__ = [
     "RankSums",
     "RankTable",
     "checked_token",
+    "first_of_group",
     "is_rbp_column",
     "log_grid",
     "metric_label",

@@ -21,6 +21,12 @@ def sum_by(groups: Sequence[Any] | npt.NDArray[Any], values: npt.NDArray[Any]) -
     return np.asarray(np.add.reduceat(values[order], first))
 
 
+def first_of_group(document: IntArray, groups: Sequence[Any]) -> IntArray:
+    """Return the number of the first document of each document's group, (documents,). document: the numbers."""
+    first, group = np.unique(np.asarray(groups), return_index=True, return_inverse=True)[1:]
+    return np.asarray(document[first][group])
+
+
 class DocumentSums:
     """Base class of frozen dataclasses that hold arrays with one element or row for each document.
 
@@ -66,7 +72,8 @@ class DocumentCounts(DocumentSums):
 
     Attributes:
         ks: the k for which `hits` counts tokens.
-        document: numbers of the documents that have scored tokens, ascending, (documents,).
+        document: numbers of the documents that have scored tokens, or of the first document of each group, ascending,
+            (documents,).
         tokens: number of scored tokens, (documents,).
         nats: sum of -ln p(target), in nats, (documents,).
         hits: number of tokens with rank <= k, (documents, len(ks)).
@@ -95,9 +102,11 @@ class DocumentCounts(DocumentSums):
         return replace(self, ks=tuple(ks), hits=self.hits[:, [column[k] for k in ks]])
 
     def in_groups(self, groups: Sequence[Any]) -> DocumentCounts:
-        """Return sums by group, for the group of each row (documents,). Intervals then treat groups as independent."""
-        grouped = super().in_groups(groups)
-        return replace(grouped, document=np.arange(len(grouped.tokens)), grouped=True)
+        """Return sums by group, for the group of each row (documents,). Intervals then treat groups as independent.
+
+        A group has the number of its first document, and groups are sorted by it.
+        """
+        return replace(super().in_groups(first_of_group(self.document, groups).tolist()), grouped=True)
 
     @classmethod
     def merge(cls, parts: Sequence[DocumentCounts]) -> DocumentCounts:

@@ -31,6 +31,7 @@ from rbptrack.stats.forms import (
 )
 from rbptrack.stats.laws import (
     MIN_MISSES,
+    MIN_SIZES,
     Law,
     few_documents_clause,
     fit,
@@ -63,6 +64,7 @@ from rbptrack.stats.together import (
 __all__ = [
     "MIN_MISSES",
     "MIN_POOLED",
+    "MIN_SIZES",
     "MIN_TESTED_SIZES",
     "MIN_UNITS",
     "Average",

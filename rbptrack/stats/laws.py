@@ -28,6 +28,10 @@ from rbptrack.stats.documents import (
 )
 from rbptrack.stats.estimate import DocumentInfluences, Estimate
 from rbptrack.stats.lines import Lines, lines_through
+from rbptrack.stats.rounding import TIED
+
+MIN_SIZES = 3
+"""The fewest sizes of a law whose error is known. A law through fewer sizes fits exactly."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,10 @@ class Law:
     def own_alpha(self) -> Estimate:
         """The exponent alpha with an error that uses the scatter of this law alone."""
         return self.lines.alpha[self.place]
+
+    def spans(self, s: float) -> bool:
+        """Return whether a size lies between the smallest and the largest one of the law."""
+        return bool(self.s[0] * (1 - TIED) <= s <= self.s[-1] * (1 + TIED))
 
     def at(self, s: float) -> Estimate:
         """Return ln y of the law at a size s, with the error of the law."""

@@ -238,7 +238,7 @@ def test_breakdown_by_position_over_three_groups_has_no_intervals(report_of_thre
 def test_in_groups_gives_each_group_the_sums_of_its_documents() -> None:
     """The groups b, c and a have 30, 20 and 10 tokens."""
     totals = np.array([[10.0, 1], [30, 2], [20, 3]])
-    grouped = ClassSums(totals, {}, {}).in_groups(["a", "b", "c"])
+    grouped = ClassSums(np.arange(len(totals)), totals, {}, {}).in_groups(["a", "b", "c"])
     assert grouped.names["group"] == ("b", "c", "a")
     assert grouped.sums["group"].sum(axis=0).tolist() == [[30, 2], [20, 3], [10, 1]]
 
@@ -262,7 +262,9 @@ def test_in_groups_joins_groups_beyond_the_20_largest() -> None:
         groups += [f"s{i:02d}"] * 2
     totals = np.ones((60, 3))
     totals[:2] = 5
-    grouped = ClassSums(totals, {"position": totals[:, None]}, {"position": ("0",)}).in_groups(groups)
+    grouped = ClassSums(np.arange(len(totals)), totals, {"position": totals[:, None]}, {"position": ("0",)}).in_groups(
+        groups
+    )
     assert len(grouped.names["group"]) == 21
     assert grouped.names["group"][0] == "s00"
     assert grouped.names["group"][-1] == "10 other groups"

@@ -126,6 +126,20 @@ def test_contrasts_size_ratio_is_the_one_at_which_both_families_are_equal() -> N
     assert "a-1000000000" in report.headline
 
 
+def test_contrasts_compares_families_of_which_only_ce_was_imported() -> None:
+    rows = []
+    for family, factor in (("a", 30.0), ("b", 27.0)):
+        for s in SIZES:
+            names = {"run_id": f"{family}{s:.0f}", "family": family, "size": f"{s:.0f}", "model": f"{family}-{s:.0f}"}
+            numbers = {"non_embedding_params": s, "vocab_size": 512, "num_tokens": 9000, "ce": factor * s**-0.1}
+            rows.append(names | numbers | {"dataset": "text", "documents_hash": "text", "without_ranks": True})
+    report = Contrasts().analyze(Runs(pd.DataFrame(rows), RankTables({})))
+    ratio = report.frame("size_ratio")
+    assert ratio["metric"].tolist() == ["ce"]
+    assert ratio["size_ratio"].item() == pytest.approx(0.9**10)
+    assert report.headline
+
+
 def test_contrasts_finds_the_crossing_of_two_families() -> None:
     """-ln RBP_1 is 3 S^-0.1 and 3 * 1e6^0.1 S^-0.2, which are equal at S = 1e6."""
     rows, tables = measurements("b")

@@ -60,6 +60,15 @@ def test_change_is_exponent_at_the_largest_minus_that_at_the_smallest_number_of_
         assert row["low"] < row["change"] < row["high"]
 
 
+def test_a_size_that_is_trained_longer_than_the_others_does_not_end_the_test_of_the_change() -> None:
+    frame = runs_of_checkpoints().frame.drop(columns="name")
+    longer = frame.iloc[[-1]].assign(run_id="longer", model="toy@step9999", checkpoint="step9999", training_tokens=9e9)
+    report = Training(k=(1,)).analyze(Runs(pd.concat([frame, longer], ignore_index=True), RankTables({})))
+    change = report.frame("change")
+    assert set(change["first_D"]) == {64 * 2048.0}
+    assert set(change["last_D"]) == {1024 * 2048.0}
+
+
 def test_change_of_multiplicative_checkpoints_is_not_found() -> None:
     frame = runs_of_checkpoints().frame.drop(columns="name")
     size, tokens = (frame[name].astype(float) for name in ("non_embedding_params", "training_tokens"))

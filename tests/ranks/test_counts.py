@@ -68,9 +68,16 @@ def test_add_refuses_counts_with_different_k() -> None:
 def test_in_groups_sums_the_documents_of_a_group() -> None:
     counts = document_counts([0, 1, 2], [10, 20, 30]).in_groups(["b", "a", "b"])
     assert counts.grouped
-    assert counts.tokens.tolist() == [20, 40]
-    assert counts.nats.tolist() == [40, 80]
-    assert len(counts.document) == 2
+    assert counts.tokens.tolist() == [40, 20]
+    assert counts.nats.tolist() == [80, 40]
+    assert counts.document.tolist() == [0, 1]  # the first documents of b and a
+
+
+def test_other_groups_of_the_same_number_have_other_documents() -> None:
+    counts = document_counts([0, 1, 2, 3], [10, 20, 30, 40])
+    first, second = counts.in_groups(["a", "a", "b", "c"]), counts.in_groups(["a", "b", "b", "c"])
+    assert first.document.tolist() == [0, 2, 3]
+    assert second.document.tolist() == [0, 1, 3]
 
 
 def test_add_sums_counts_by_group() -> None:
