@@ -234,7 +234,7 @@ def worst_documents(runs: Runs, first: pd.Series[Any], changes: Changes, most: i
     names = changes.a.document
     if changes.a.grouped:
         unit = "group"
-        names = np.unique(np.asarray(runs.groups(first)))
+        names = np.array(list(dict.fromkeys(runs.groups(first))))  # sorted by their first documents, as the counts are
     tokens = changes.a.tokens[worst]
     return pd.DataFrame(
         {

@@ -45,14 +45,21 @@ def failure_lines(failures: Sequence[tuple[str, RbptrackError]], *, verb: str = 
 
 
 def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
-    """Return each note once, preceded by the names of its models, from pairs of a cell's title and a note."""
-    models_by_note: dict[str, list[str]] = {}
+    """Return each note once, preceded by the names of its models, from pairs of a cell's title and a note.
+
+    If a note is about one of several datasets, the line names the dataset, too.
+    """
+    cells_by_note: dict[str, list[tuple[str, str]]] = {}
     for title, note in notes:
-        models_by_note.setdefault(note, []).append(title.partition(" / ")[0])
+        model, _, dataset = title.partition(" / ")
+        cells_by_note.setdefault(note, []).append((model, dataset))
+    all_datasets = {dataset for cells in cells_by_note.values() for _, dataset in cells}
     lines = []
-    for note, models in models_by_note.items():
-        names = shortened_list(list(dict.fromkeys(models)), limit=_MAX_NAMES)
-        lines.append(f"{names}: {note}")
+    for note, cells in cells_by_note.items():
+        names = shortened_list(list(dict.fromkeys(model for model, _ in cells)), limit=_MAX_NAMES)
+        datasets = {dataset for _, dataset in cells}
+        place = f" on {min(datasets)}" if len(datasets) == 1 < len(all_datasets) else ""
+        lines.append(f"{names}{place}: {note}")
     return lines
 
 

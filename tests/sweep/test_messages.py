@@ -36,3 +36,11 @@ def test_note_lines_print_a_note_once_with_the_names_of_all_its_models() -> None
     titles = ["m-1 / a", "m-1 / b", "m-2 / a", "m-2 / b"]
     (line,) = note_lines([(title, "k=9 is above") for title in titles])
     assert line == "m-1, m-2: k=9 is above"
+
+
+def test_note_lines_name_the_dataset_of_a_note_if_the_notes_are_about_several() -> None:
+    notes = [("a-1m / wiki", "9 distinct"), ("a-2m / wiki", "9 distinct"), ("a-1m / code", "k=9 is above")]
+    assert note_lines([*notes, ("a-1m / wiki", "k=9 is above")]) == [
+        "a-1m, a-2m on wiki: 9 distinct",
+        "a-1m: k=9 is above",
+    ]
