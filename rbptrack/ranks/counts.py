@@ -56,11 +56,11 @@ class DocumentSums:
     def in_groups(self, groups: Sequence[Any]) -> Self:
         """Return sums by group instead of by document, for the group of each document (documents,).
 
-        A group gets the labels of its first document.
+        Groups are sorted by their first document, and have its labels. Other groups thus have other labels.
         """
-        first = np.unique(np.asarray(groups), return_index=True)[1]
-        labels = {name: getattr(self, name)[first] for name in self.LABELS}
-        return self._replace(labels | {name: sum_by(groups, getattr(self, name)) for name in self.SUMMED})
+        first = first_of_group(np.arange(len(groups)), groups)
+        labels = {name: getattr(self, name)[np.unique(first)] for name in self.LABELS}
+        return self._replace(labels | {name: sum_by(first, getattr(self, name)) for name in self.SUMMED})
 
     def _replace(self, arrays: dict[str, Any]) -> Self:
         return replace(self, **arrays)  # type: ignore[type-var]  # the subclasses are dataclasses
@@ -102,11 +102,8 @@ class DocumentCounts(DocumentSums):
         return replace(self, ks=tuple(ks), hits=self.hits[:, [column[k] for k in ks]])
 
     def in_groups(self, groups: Sequence[Any]) -> DocumentCounts:
-        """Return sums by group, for the group of each row (documents,). Intervals then treat groups as independent.
-
-        A group has the number of its first document, and groups are sorted by it.
-        """
-        return replace(super().in_groups(first_of_group(self.document, groups).tolist()), grouped=True)
+        """Return sums by group, for the group of each row (documents,). Intervals then treat groups as independent."""
+        return replace(super().in_groups(groups), grouped=True)
 
     @classmethod
     def merge(cls, parts: Sequence[DocumentCounts]) -> DocumentCounts:
@@ -114,6 +111,7 @@ class DocumentCounts(DocumentSums):
         joined = cls.concatenate(parts)
         if (np.diff(joined.document) > 0).all():
             return joined
+        joined = joined.take(np.argsort(joined.document, kind="stable"))
         merged = super(DocumentCounts, joined).in_groups(joined.document.tolist())
         # bincount adds the parts in their order.
         nats = np.bincount(np.unique(joined.document, return_inverse=True)[1], weights=joined.nats)

@@ -60,7 +60,7 @@ class Sums(DocumentSums):
     """Sums of each document that an analyzer computes from rank tables, and passes to `read_families`.
 
     Attributes:
-        document: the numbers of the documents, ascending, (documents,).
+        document: the numbers of the documents, or of the first document of each group, ascending, (documents,).
         sums: the sums of each document, (documents, columns). The first column is the number of tokens.
         grouped: whether each row is a group rather than a document.
 
@@ -80,8 +80,7 @@ class Sums(DocumentSums):
             groups: the group of each row, (documents,).
 
         """
-        grouped = super().in_groups(groups)
-        return replace(grouped, document=np.arange(len(grouped.sums)), grouped=True)
+        return replace(super().in_groups(groups), grouped=True)
 
 
 def ce_and_rbp(sums: FloatArray) -> FloatArray:

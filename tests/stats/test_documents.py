@@ -90,11 +90,12 @@ def test_sums_of_two_runs_are_added_by_document() -> None:
     assert (sums + sums).sums.tolist() == [[2, 4], [6, 8], [10, 12], [14, 16]]
 
 
-def test_in_groups_adds_sums_of_documents_in_order_of_group_names() -> None:
+def test_in_groups_adds_sums_of_documents_in_order_of_first_documents() -> None:
     sums = Sums(np.arange(4), np.array([[1.0, 2], [3, 4], [5, 6], [7, 8]]))
     grouped = sums.in_groups(["b", "a", "b", "a"])
     assert grouped.grouped
-    assert grouped.sums.tolist() == [[10, 12], [6, 8]]
+    assert grouped.sums.tolist() == [[6, 8], [10, 12]]
+    assert grouped.document.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("documents", [1, 5, MIN_UNITS - 1])
