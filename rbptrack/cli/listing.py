@@ -77,5 +77,5 @@ def show(
     page = selection.store.measurements.run_address(str(row["run_id"]))
     if page:
         details["page"] = page
-    print_table(pd.DataFrame({"": details.keys(), str(row["name"]): details.values()}))
+    print_table(pd.DataFrame({"": details.keys(), str(row["name"]): details.values()}), wrap=True)
     return 0

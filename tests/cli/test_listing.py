@@ -121,6 +121,13 @@ def test_show_accepts_a_name_a_config_or_the_beginning_of_a_run_id(run_in_store:
     assert run_in_store(f"show {run_id[1][:10]}")[1] == out
 
 
+def test_show_prints_all_values_in_a_narrow_terminal(run_in_store: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    out = run_in_store("show nano-6k/code")[1]
+    assert re.search(r"^vocab_size +4,096$", out, re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     "name",
     [
