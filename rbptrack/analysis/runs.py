@@ -263,8 +263,9 @@ class Runs(RankReader):
         return self.frame[["name", "non_embedding_params", "num_tokens", "ce", *headline]]
 
     def _make_selection(self, rows: pd.DataFrame) -> Runs:
-        """Return some of the measurements. They share the counts that this object keeps in memory."""
+        """Return some of the measurements. They keep their names, and share the counts that are kept in memory."""
         selected = type(self)(rows, self.store)
+        selected.frame["name"] = rows["name"].array
         selected._counts_cache = self._counts_cache
         selected.unreadable = self.unreadable
         return selected

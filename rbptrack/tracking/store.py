@@ -393,12 +393,13 @@ class Store(Artifacts):
                 raise BadInput(
                     f"the tracking store {self.shown_address} has none of the {len(run_ids)} runs with these IDs"
                 )
-        elif filters.sweep and len(frame):
-            frame = self._measurements_of_sweeps(frame, filters.sweep)
         if not len(frame):
             raise self._no_measurement_error()
         ordered = frame.sort_values(["family", "non_embedding_params", "dataset"], kind="stable", na_position="last")
-        return Runs(ordered, self).select(replace(filters, sweep=()))
+        runs = Runs(ordered, self)
+        if filters.sweep and run_ids is None:
+            runs = runs[self._belong_to_sweeps(runs.frame, filters.sweep)]
+        return runs.select(replace(filters, sweep=()))
 
     def _frame(self, run_ids: Sequence[str] | None) -> pd.DataFrame:
         """Return the finished measurements (with these IDs) as a frame. A run that breaks a rule is left out."""
@@ -478,8 +479,8 @@ class Store(Artifacts):
         condition = f"{_FINISHED} and tags.`{tag}` = '{value}'"
         return next(iter(self.measurements.search(condition, max_runs=1)), None)
 
-    def _measurements_of_sweeps(self, frame: pd.DataFrame, patterns: Sequence[str]) -> pd.DataFrame:
-        """Return the rows of the measurements that sweeps made or reused, by patterns of the sweeps' names.
+    def _belong_to_sweeps(self, frame: pd.DataFrame, patterns: Sequence[str]) -> pd.Series[bool]:
+        """Return for each measurement whether sweeps made or reused it, by patterns of the sweeps' names.
 
         Raises BadInput if there are no such measurements.
         """
@@ -489,15 +490,15 @@ class Store(Artifacts):
             if Tag.COVERS in run.data.tags and matches_patterns([run.data.tags.get(Tag.SWEEP, "")], patterns):
                 self.remember(run)
                 reused |= set(self.covered_run_ids(run.info.run_id))
-        is_made = frame["sweep"].map(lambda name: matches_patterns([str(name)], patterns))
-        chosen = frame[is_made | frame["run_id"].isin(reused)]
-        if not len(chosen):
+        is_made = frame["sweep"].fillna("").map(lambda name: matches_patterns([name], patterns))
+        belongs: pd.Series[bool] = frame["run_id"].isin(reused) | is_made.astype(bool)
+        if not belongs.any():
             newest_first = frame.sort_values("started", ascending=False)["sweep"].dropna().unique()
             names = ", ".join(map(str, newest_first[:10])) or "none"
             raise BadInput(
                 f"no measurement has sweep={','.join(patterns)}. Sweeps of the store, the newest first: {names}"
             )
-        return chosen
+        return belongs
 
     def _no_measurement_error(self) -> BadInput:
         """Return the error that says why there are no measurements."""

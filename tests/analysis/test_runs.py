@@ -80,6 +80,12 @@ def test_names_of_runs_of_one_model_differ() -> None:
     ]
 
 
+def test_selected_measurements_keep_the_names_that_they_have_among_all() -> None:
+    runs = runs_of_one_model()
+    assert runs.query("dtype == 'bfloat16'")["name"].tolist() == ["nano-6k/wiki@bfloat16"]
+    assert runs[[False, False, True, False]][[True]]["name"].tolist() == ["nano-6k/code@c3"]
+
+
 def test_runs_are_indexed_by_name() -> None:
     runs = runs_of_one_model()
     assert runs["nano-6k/wiki@bfloat16"]["run_id"] == "b2"

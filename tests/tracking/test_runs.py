@@ -16,6 +16,7 @@ import pytest
 from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
+from rbptrack.config.schema import Dtype
 from rbptrack.measurement.record import read_measurement
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Outbox, Store
@@ -112,6 +113,22 @@ def test_runs_of_a_sweep_are_those_that_it_measured_or_reused(store: Store, writ
     store.save("sweep", "second", sweep="second", covered_run_ids=[reused, measured])
     assert store.runs(Filters(sweep=["sec*"]))["run_id"].tolist() == [reused, measured]
     assert store.runs(Filters(sweep=["first"]))["run_id"].tolist() == [reused]
+
+
+def test_measurements_of_a_sweep_have_the_names_that_they_have_among_all(store: Store, write_cell: WriteCell) -> None:
+    for dtype in (Dtype.float32, Dtype.bfloat16):
+        Outbox(store).deliver(write_cell(sweep=dtype.value, dtype=dtype))
+    [row] = store.runs(Filters(sweep=["bfloat16"]))
+    assert row["dtype"] == "bfloat16"
+    assert store.runs().row(row["name"])["run_id"] == row["run_id"]
+
+
+def test_a_measurement_without_a_sweep_matches_no_beginning_of_a_sweep(store: Store, write_cell: WriteCell) -> None:
+    Outbox(store).deliver(write_cell(1000, sweep="first"))
+    Outbox(store).deliver(write_cell(2000, sweep=""))
+    for pattern in ("n*", "N*", "<*"):
+        with pytest.raises(BadInput):
+            store.runs(Filters(sweep=[pattern]))
 
 
 def test_runs_of_an_unknown_sweep_are_refused_with_the_ten_newest_sweeps(store: Store, write_cell: WriteCell) -> None:
