@@ -42,7 +42,7 @@ from rbptrack.discovery import ANALYZERS, find_plugins, run_analyzer
 from rbptrack.figures.charts import rank_distribution, themed
 from rbptrack.measurement.describe import describe
 from rbptrack.measurement.document import Measurement
-from rbptrack.measurement.files import RANKS_FILE, TOKENS_FILE, UNSCORED_FILE
+from rbptrack.measurement.files import DOCUMENTS_FILE, RANKS_FILE, TOKENS_FILE, UNSCORED_FILE
 from rbptrack.measurement.record import MeasurementRecord, read_measurement
 from rbptrack.ranks import DocumentCounts, FloatArray, RankHistogram, RankTable
 from rbptrack.ranks.names import HEADLINE_KS, metric_label, rbp_name, se_name
@@ -652,7 +652,11 @@ def laws(runs: Runs, k: int | Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
         One row for each family, dataset and metric. `low` and `high` are the ends of the 95% interval of alpha, and
         `sizes` is the number of sizes. Families with a single size are left out.
 
+    Raises:
+        BadInput: `runs` is not a result of `rbptrack.runs`, or a k is not a positive integer.
+
     """
+    _check_runs(runs)
     rows = []
     for family, counts in read_families(runs, _list_ks(k), min_sizes=2):
         for metric, law in laws_by_metric(family.s, counts).items():
@@ -690,6 +694,8 @@ def compare(
         BadInput: the measurements do not exist, did not score the same tokens, or are the same.
 
     """
+    if a is b:
+        raise BadInput("compare needs two measurements; a and b are the same one")
     if isinstance(a, LoggableMeasurement) and isinstance(b, LoggableMeasurement):
         pair: Runs = _runs_in_memory([a, b])
         first, second = pair
@@ -713,6 +719,12 @@ class _InMemory(RankStore):
 
     def token_texts(self, run_id: str) -> Mapping[int, str]:
         return self._measurements[int(run_id)].token_texts
+
+    def documents(self, run_id: str) -> pd.DataFrame:
+        return pd.read_parquet(self._measurements[int(run_id)].folder / DOCUMENTS_FILE)
+
+    def groups(self, run_id: str) -> Sequence[str]:
+        return [str(group) for group in self.documents(run_id)["group"]]
 
 
 def _runs_in_memory(measurements: Sequence[LoggableMeasurement]) -> Runs:

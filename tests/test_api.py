@@ -324,6 +324,23 @@ def test_compare_of_measurements_in_memory_equals_that_of_logged_ones(nano: Nano
     assert set(report.figures) == {"changes", "curves"}
     with pytest.raises(BadInput):
         rbptrack.compare(first, "b")
+    with pytest.raises(BadInput):
+        rbptrack.compare(first, first)
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_compare_in_memory_counts_copies_of_a_document_as_one(nano: Nano) -> None:
+    texts = [" ".join(str(number * 7919**power % 99991) for power in range(20)) for number in range(1, 31)] * 2
+    other = AutoModelForCausalLM.from_pretrained(embedded("models/15k"), dtype=torch.float32)
+    first = rbptrack.measure(*nano, texts, seq_len=64, family="a")
+    second = rbptrack.measure(other, nano[1], texts, seq_len=64, family="b")
+    assert first.measurement.groups == 30
+    report = rbptrack.compare(second, first)  # CE rises, so the report has documents
+    names = [each.name.replace(" ", "") for each in (second, first) if each.log()]
+    logged = rbptrack.compare(*names)
+    pd.testing.assert_frame_equal(report.results, logged.results)
+    pd.testing.assert_frame_equal(report.tables["worst_documents"], logged.tables["worst_documents"])
+    assert report.notes == logged.notes
 
 
 @pytest.mark.usefixtures("empty_folder")
@@ -370,6 +387,8 @@ def test_runs_refuses_a_filter_of_another_type(arguments: dict[str, Any]) -> Non
 def test_report_refuses_a_dictionary_in_place_of_runs() -> None:
     with pytest.raises(BadInput):
         rbptrack.report({"family": 3})  # type: ignore[arg-type]
+    with pytest.raises(BadInput):
+        rbptrack.laws({"family": 3})  # type: ignore[arg-type]
 
 
 def test_runs_refuses_a_list_as_a_condition() -> None:
