@@ -89,6 +89,13 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         self._store_options = {"tracking_uri": tracking_uri, "experiment": experiment}
         self._measure_options = measure_options
         self._trainer: Trainer | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Let the next evaluation measure the model."""
+        self._shared_step = -1  # the step at which evaluation sets share one measurement; -1: none
+        self._sharing_sets: set[str] = set()
+        self._shared_metrics: dict[str, float] = {}
 
     def attach(self, trainer: Trainer) -> None:
         """Add this callback to a Trainer and send its metrics to the Trainer's loggers."""
@@ -110,7 +117,6 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
                     "TrainingArguments"
                 )
             make_config(family=args.run_name)  # checks the name
-            self._measure_options["family"] = args.run_name
         if "seq_len" in self._measure_options:
             check_compatible(type(model).__name__, model.config, self._tokenizer, self._measure_options["seq_len"])
 
@@ -119,34 +125,51 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         metrics: dict[str, float] = kwargs["metrics"]
         # Every evaluation has a metric such as `eval_runtime`, which shows the prefix of its metrics.
         prefix = next((name.removesuffix("_runtime") for name in metrics if name.endswith("_runtime")), "eval")
-        # With several evaluation sets, the prefix is for example `eval_code`. RBP_k and CE do not depend on the set.
-        if prefix.startswith("eval_"):
+        # With several evaluation sets, the prefix is for example `eval_code`. RBP_k and CE do not depend on the set, so
+        # the sets of one step share a measurement. A set that has it already begins another evaluation.
+        set_name = prefix if prefix.startswith("eval_") else ""
+        if not set_name or state.global_step != self._shared_step or set_name in self._sharing_sets:
+            self._forget()
+            if state.is_world_process_zero:
+                training_tokens = _count_training_tokens(args, state, kwargs.get("train_dataloader"))
+                self._shared_metrics = self._measure_or_nan(args, state, kwargs["model"], training_tokens)
+            self._shared_metrics = _broadcast_from_main_process(self._shared_metrics)
+        if set_name:
             prefix = "eval"
-        rank_metrics: dict[str, float] = {}
-        if state.is_world_process_zero:
-            training_tokens = _count_training_tokens(args, state, kwargs.get("train_dataloader"))
-            rank_metrics = self._measure_or_nan(state, kwargs["model"], training_tokens)
-        rank_metrics = _broadcast_from_main_process(rank_metrics)
-        new_metrics = {f"{prefix}_{name}": value for name, value in rank_metrics.items()}
+            self._shared_step = state.global_step
+            self._sharing_sets.add(set_name)
+        new_metrics = {f"{prefix}_{name}": value for name, value in self._shared_metrics.items()}
         metrics.update(new_metrics)
         if self._trainer is not None:
             self._trainer.log(dict(new_metrics))
         elif state.log_history and state.log_history[-1].get("step") == state.global_step:
             state.log_history[-1].update(new_metrics)
 
-    def _measure_or_nan(self, state: TrainerState, model: Any, training_tokens: float) -> dict[str, float]:
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Let the next evaluation measure anew, because the Trainer may have loaded the weights of the best step."""
+        self._forget()
+
+    def _measure_or_nan(
+        self, args: TrainingArguments, state: TrainerState, model: Any, training_tokens: float
+    ) -> dict[str, float]:
         """Measure the model. If that fails, log a warning and return NaN. The other processes wait for the result."""
         try:
-            return self._measure(state, model, training_tokens)
+            return self._measure(args, state, model, training_tokens)
         except Exception as error:
             log.warning("step %d is not measured: %s: %s", state.global_step, type(error).__name__, first_line(error))
             # The metrics must exist: without them, metric_for_best_model would end the training.
             return dict.fromkeys(["rank_ce", *map(rbp_name, self._ks)], math.nan)
 
-    def _measure(self, state: TrainerState, model: Any, training_tokens: float) -> dict[str, float]:
+    def _measure(
+        self, args: TrainingArguments, state: TrainerState, model: Any, training_tokens: float
+    ) -> dict[str, float]:
         unwrapped_model = getattr(model, "module", model)  # DataParallel wraps the model
         checkpoint = {"checkpoint": f"step{state.global_step}", "training_tokens": training_tokens}
         options: dict[str, Any] = {**checkpoint, "progress": False, **self._measure_options}
+        if self._logs_measurements:
+            options["family"] = options.get("family") or args.run_name
         measurement = measure(unwrapped_model, self._tokenizer, self._texts, k=self._ks, **options)
         if self._logs_measurements:
             try:

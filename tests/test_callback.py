@@ -201,12 +201,42 @@ def test_callback_refuses_before_the_training_what_the_trainer_does_not_allow(
 def test_callback_names_the_family_after_the_run_of_the_trainer(
     trained: tuple[Trainer, Any, str], tmp_path: Path
 ) -> None:
+    """One callback may serve several Trainers. Each has its own name."""
     trainer, tokenizer, _ = trained
-    arguments = TrainingArguments(str(tmp_path), run_name="own", use_cpu=True, report_to="none")
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     callback = RankCallback(TEXTS, tokenizer, seq_len=64, log=True, tracking_uri=uri)
-    Trainer(model=trainer.model, args=arguments, eval_dataset=trainer.eval_dataset, callbacks=[callback]).evaluate()
-    assert rbptrack.runs(tracking_uri=uri)["family"].tolist() == ["own"]
+    for name, size in {"own": "6k", "second": "15k"}.items():
+        model = AutoModelForCausalLM.from_pretrained(embedded(f"models/{size}"), dtype=torch.float32)
+        arguments = TrainingArguments(str(tmp_path), run_name=name, use_cpu=True, report_to="none")
+        Trainer(model=model, args=arguments, eval_dataset=trainer.eval_dataset, callbacks=[callback]).evaluate()
+        assert name in rbptrack.runs(tracking_uri=uri)["family"].tolist()
+
+
+def evaluate(callback: RankCallback, trainer: Trainer, model: Any, prefix: str, step: int) -> float:
+    """Let a callback take part in an evaluation. Returns the cross-entropy that it adds to the metrics."""
+    metrics = {f"{prefix}_runtime": 1.0}
+    state = TrainerState(global_step=step)
+    callback.on_evaluate(trainer.args, state, TrainerControl(), metrics=metrics, model=model)
+    return metrics["eval_rank_ce"]
+
+
+def test_evaluation_sets_of_one_step_share_a_measurement_and_later_evaluations_measure_anew(
+    trained: tuple[Trainer, Any, str],
+) -> None:
+    trainer, tokenizer, _ = trained
+    first, second = (
+        AutoModelForCausalLM.from_pretrained(embedded(f"models/{size}"), dtype=torch.float32) for size in ("6k", "15k")
+    )
+    callback = RankCallback(TEXTS, tokenizer, seq_len=64)
+    ce_of_first = evaluate(callback, trainer, first, "eval_code", 1)
+    assert evaluate(callback, trainer, second, "eval_text", 1) == ce_of_first  # not measured
+    ce_of_second = evaluate(callback, trainer, second, "eval_code", 1)  # the set was evaluated before
+    assert ce_of_second != ce_of_first
+    assert evaluate(callback, trainer, first, "eval_text", 2) == ce_of_first  # another step
+    assert evaluate(callback, trainer, second, "eval", 2) == ce_of_second  # the only evaluation set
+    assert evaluate(callback, trainer, first, "eval_test", 2) == ce_of_first
+    callback.on_train_end(trainer.args, TrainerState(), TrainerControl())
+    assert evaluate(callback, trainer, second, "eval_text", 2) == ce_of_second
 
 
 @pytest.mark.parametrize("texts", [None, "one text", ["", ""], [3]])
