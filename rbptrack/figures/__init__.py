@@ -7,6 +7,7 @@ from rbptrack.figures.charts import (
     inline_data,
     intervals,
     legend_selection,
+    save,
     themed,
 )
 from rbptrack.figures.drawing import CannotDraw
@@ -21,5 +22,6 @@ __all__ = [
     "inline_data",
     "intervals",
     "legend_selection",
+    "save",
     "themed",
 ]

@@ -40,6 +40,7 @@ _PAPER_TEXT = 8  # points
 _PAPER_HEIGHT = 130  # points, of a panel
 _MIN_PANEL_WIDTH = 110  # points, of a panel with its axis
 _MIN_CHART_WIDTH = 200  # points, of a chart beside another one
+_DEFAULT_PANEL_WIDTH = 240  # points, of a panel that gives no number
 _MAX_ATTEMPTS = 6  # to fit a chart into a width
 FORMATS = ("svg", "png", "pdf")
 
@@ -145,7 +146,6 @@ def _fit_to_paper(spec: dict[str, Any], width: int) -> None:
     spec["config"] = dict(update_nested(spec["config"], look | {"point": {"size": 14}}, copy=True))
     if "hconcat" in spec and width < 2 * _MIN_CHART_WIDTH:
         spec["vconcat"] = spec.pop("hconcat")
-        spec["vconcat"][1]["spec"]["height"] = _PAPER_HEIGHT
     for chart in _charts_of(spec):
         panel = chart.get("spec", chart)
         if isinstance(panel.get("height"), int | float):
@@ -160,7 +160,9 @@ def _fit_to_paper(spec: dict[str, Any], width: int) -> None:
         for chart in _charts_of(spec):
             panel = chart.get("spec", chart)
             columns = chart.get("columns", 1)
-            panel_width = panel.get("width", 240) + spare / columns / len(spec.get("hconcat", [1]))
+            # A plugin's chart may have no width, or one such as "container" or {"step": 20}.
+            width_now = panel.get("width") if isinstance(panel.get("width"), int | float) else _DEFAULT_PANEL_WIDTH
+            panel_width = width_now + spare / columns / len(spec.get("hconcat", [1]))
             if panel_width < _MIN_PANEL_WIDTH / 2 and columns > 1:  # labels take most of the width
                 chart["columns"] = columns - 1
             panel["width"] = max(_MIN_PANEL_WIDTH / 2, panel_width)

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
@@ -317,3 +318,16 @@ def test_save_fits_a_figure_to_the_width_of_a_column_or_a_page_of_a_paper(
     assert drawn
     assert float(drawn[1]) == pytest.approx(points, abs=2)
     assert 'font-size="8px"' in path.read_text()
+
+
+@pytest.mark.parametrize("width", [None, "container", alt.Step(20)])
+def test_save_fits_charts_of_plugins_of_any_width_to_a_column(width: Any, tmp_path: Path) -> None:
+    chart = alt.Chart(pd.DataFrame({"x": list("abc"), "y": [1, 2, 3]})).mark_bar().encode(x="x", y="y")
+    if width is not None:
+        chart = chart.properties(width=width)
+    for each in (chart, alt.hconcat(chart), alt.hconcat(chart, chart)):
+        drawn = re.search(
+            r'<svg[^>]* width="([\d.]+)"', charts.save(each, tmp_path / "x.svg", width="column").read_text()
+        )
+        assert drawn
+        assert float(drawn[1]) == pytest.approx(234, abs=2)
