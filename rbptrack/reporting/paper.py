@@ -110,12 +110,7 @@ def describe_methods(runs: Runs) -> str:
     sentences = [_describe_models(frame), _describe_texts(frame)]
     with_ranks = frame[~frame["without_ranks"].fillna(False)]
     if len(with_ranks):
-        precisions = listed(sorted(with_ranks["dtype"].dropna().unique())) or "unknown precision"
-        sentences.append(
-            "The rank of a token is the number of vocabulary entries, itself included, whose probability is at least "
-            "that of the token (arXiv 2510.20387, equation 3). It was computed from float32 logits over the whole "
-            f"vocabulary, with weights in {precisions}."
-        )
+        sentences += _describe_ranks(with_ranks)
     if len(with_ranks) < len(frame):
         sentences.append(f"{counted(len(frame) - len(with_ranks), 'result')} were imported without ranks.")
     sentences += [
@@ -129,6 +124,26 @@ def describe_methods(runs: Runs) -> str:
     ]
     versions = [*sorted(frame["software"].dropna().unique()), f"rbptrack {rbptrack.__version__} (analysis)"]
     return " ".join([*sentences, f"Software: {'; '.join(versions)}."])
+
+
+def _describe_ranks(frame: pd.DataFrame) -> list[str]:
+    """Say how the ranks of measurements were defined and computed. If they differ, every definition is named."""
+    sentences = []
+    definitions = frame["rank"].fillna("paper")
+    if definitions.ne("strict").any():
+        sentences.append(
+            "The rank of a token is the number of vocabulary entries, itself included, whose probability is at least "
+            "that of the token (arXiv 2510.20387, equation 3)."
+        )
+    if definitions.eq("strict").any():
+        sentences.append("The strict rank of a token is 1 plus the number of entries with a larger probability.")
+    if frame["candidates"].eq("tokenizer").any():
+        sentences.append("Results with candidates=tokenizer rank among the entries that the tokenizer has.")
+    # rbptrack computes logits in float32. Those of a server have the precision that a probe found, if there was one.
+    own = frame["engine"].eq("transformers").map({True: "float32"}).fillna("unknown precision")
+    heads = listed(sorted(frame["head_dtype"].fillna(own).replace("unknown", "unknown precision").unique()))
+    precisions = listed(sorted(frame["dtype"].dropna().unique())) or "unknown precision"
+    return [*sentences, f"Ranks were computed from logits in {heads}, with the forward pass in {precisions}."]
 
 
 def _describe_models(frame: pd.DataFrame) -> str:

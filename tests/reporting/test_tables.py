@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbptrack.analysis import Report, Term
+from rbptrack.analysis import Report, Runs, Term
+from rbptrack.analysis.testing import example_runs
 from rbptrack.base.formatting import estimate_text, p_text
 from rbptrack.console.tables import table_lines
-from rbptrack.reporting import Analysis, latex_table, print_report
+from rbptrack.reporting import Analysis, describe_methods, latex_table, print_report
 from rbptrack.reporting.tables import report_metrics, results_tables, table_text
 from rbptrack.reporting.terminal import columns_by_importance
 from rbptrack.stats import Estimate
@@ -263,3 +264,22 @@ def test_results_tables_show_means_in_a_table_of_their_own() -> None:
     laws, means = results_tables(report)
     assert "mean α" not in laws.frame
     assert means.frame["mean α"].tolist() == ["0.100 (0.080 to 0.120)"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "named", "not_named"),
+    [
+        ({"engine": "transformers", "rank": "paper"}, "logits in float32,", "strict"),
+        ({"engine": "vllm 0.32.0", "head_dtype": "bfloat16"}, "logits in bfloat16,", "float32,"),
+        ({"engine": "vllm"}, "logits in unknown precision,", "float32,"),
+        ({"engine": "transformers", "rank": "strict"}, "strict rank", "equation 3"),
+        ({"engine": "transformers", "candidates": "tokenizer"}, "candidates=tokenizer", "strict"),
+    ],
+)
+def test_methods_name_the_definition_of_rank_and_the_precision_of_logits(
+    columns: dict[str, str], named: str, not_named: str
+) -> None:
+    runs = example_runs()
+    text = describe_methods(Runs(runs.frame.assign(**{"head_dtype": pd.NA, **columns}), runs.store))
+    assert named in text
+    assert not_named not in text
