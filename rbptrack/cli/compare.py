@@ -88,7 +88,7 @@ def compare(
                 "b": second["name"],
                 "run_ids": [first["run_id"], second["run_id"]],
                 "headline": report.headline,
-                "results": json.loads(report.results.to_json(orient="records")),
+                "results": json.loads(report.results.to_json(orient="records", double_precision=15)),
                 "notes": report.notes,
                 "tolerance": tolerance,
                 "judgement": judgement,

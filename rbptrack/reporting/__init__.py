@@ -1,6 +1,5 @@
 """Runs analyzers, and shows their reports as HTML pages, terminal tables, figure files and runs in the store."""
 
-from rbptrack.base.formatting import estimate_text
 from rbptrack.reporting.analyses import Analysis, run_analyzers
 from rbptrack.reporting.comparison import comparison_report
 from rbptrack.reporting.page import render
@@ -17,7 +16,6 @@ __all__ = [
     "comparison_report",
     "describe_measured",
     "describe_methods",
-    "estimate_text",
     "latex_table",
     "print_report",
     "print_summary",

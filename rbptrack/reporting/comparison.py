@@ -81,7 +81,7 @@ def _draw_changes(runs: Runs, first: pd.Series[Any], changes: Changes) -> Any:
             unit: names[drawn],
             x: (changes.a.nats / changes.a.tokens)[drawn],
             y: rises[drawn],
-            "direction": np.where(rises[drawn] > 0, "B is worse", "B is better"),
+            "direction": np.select([rises[drawn] > 0, rises[drawn] < 0], ["B is worse", "B is better"], "no change"),
         }
     )
     return facets(frame, x=x, y=y, colour="direction", label=unit, log="", line=False, null=0.0)
