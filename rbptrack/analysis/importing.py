@@ -87,6 +87,7 @@ class ImportedMeasurement:
         place: the place of the measurement in the file, such as `row 3`, for error messages.
         places: the places of columns that do not stand at `place`, by column.
         ranks: the ranks of all scored tokens, or None if they are unknown. The columns must agree with the ranks.
+            Standard errors are computed from the ranks, and those of the columns are not used.
         repo: the model's ID on the Hugging Face Hub; empty if it is unknown.
         notes: a remark for users of these numbers.
 
@@ -372,15 +373,18 @@ def _check_against_ranks(
     stated = from_numbers({CE: ranks.ce} | columns, imported_as=imported_as)
     fields = named_fields(columns) | {"documents": len(ranks.documents[0]), "imported_as": imported_as}
     measurement = from_ranks(fields, sums, groups=near_copies_in(ranks), notes=[facts["notes"]], repo=facts["repo"])
-    computed = {name: getattr(measurement, name) for name in ("num_tokens", "documents", "vocab_size", CE)}
+    computed = {name: getattr(measurement, name) for name in ("num_tokens", "documents", "vocab_size", *_RESULTS)}
     computed |= {rbp_name(k): share for k, share in measurement.rbp.items()}
     faults = []
     for name, value in computed.items():
+        if name not in columns:
+            continue
         k = parse_rbp_name(name)
         number = getattr(stated, name) if k is None else stated.rbp.get(k)
-        if name in columns and abs(number - value) > _allowed_difference(name, value):
+        if value is None or abs(number - value) > _allowed_difference(name, value):
             place = item.places.get(name, item.place)
-            fault = f"{name} is {_shorten_value(item.columns[name])}, but the ranks give {value:.6g}"
+            given = "do not give it" if value is None else f"give {value:.6g}"
+            fault = f"{name} is {_shorten_value(item.columns[name])}, but the ranks {given}"
             faults.append(f"{_place_prefix(place)}{fault}")
     if faults:
         raise BadInput("\n".join(faults))
@@ -408,9 +412,9 @@ def _to_number(name: str, value: object) -> object:
 
 def _allowed_difference(name: str, value: float) -> float:
     """Return by how much the number in a file may differ from `value`, which was computed from the ranks."""
-    if name == CE:
-        return _CE_TOLERANCE * value
-    return ROUNDING if parse_rbp_name(name) else 0.0
+    if name == "tie_rate" or parse_rbp_name(name):
+        return ROUNDING
+    return _CE_TOLERANCE * abs(value) if name in _RESULTS else 0.0
 
 
 def _drop_missing(columns: Mapping[str, Any]) -> dict[str, object]:

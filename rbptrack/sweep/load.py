@@ -120,7 +120,8 @@ class Loader:
         The operating system reads the local files of the weights into its page cache, as far as memory is free. The
         texts are tokenized in a thread if `tokenise`. Errors are left to the loading of the cell.
         """
-        for pinned in filter(None, (cell.weights, cell.reference)):
+        weights = (cell.weights, cell.reference) if cell.served is None else ()
+        for pinned in filter(None, weights):
             for file in pinned.files:
                 with suppress(OSError):
                     _read_ahead(file.path)

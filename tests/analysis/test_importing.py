@@ -225,7 +225,10 @@ def test_check_imported_computes_metrics_and_counts_from_ranks() -> None:
     ) == (4, 2, 64)
 
 
-@pytest.mark.parametrize(("column", "value"), [("rbp_1", 0.3), ("ce", 1.1), ("num_tokens", 5), ("vocab_size", 63)])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("rbp_1", 0.3), ("ce", 1.1), ("num_tokens", 5), ("vocab_size", 63), ("ce_rank", 0.5), ("tie_rate", 0.5)],
+)
 def test_check_imported_refuses_column_that_disagrees_with_ranks(column: str, value: float) -> None:
     table = rank_table([1, 2, 3, 40], documents=2)
     item = ImportedMeasurement({"model": "a", "dataset": "w", column: value}, "row 1", ranks=table)
