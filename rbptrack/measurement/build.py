@@ -38,7 +38,8 @@ def from_ranks(
     """Build a measurement from its description and its ranks.
 
     Args:
-        description: labels, keys and facts by field, as `describe` returns them.
+        description: labels, keys and facts by field, as `describe` returns them. Results that ranks determine are not
+            taken from it.
         sums: the sums of the rank table.
         groups: the group of each document, by the number of the document; empty if documents have no groups. If the
             description does not name the field of the groups (`group`), they are groups of near copies.
@@ -47,7 +48,8 @@ def from_ranks(
 
     """
     known = {name: value for name, value in others.items() if value is not None and not _is_nan(value)}
-    fields = {**description, **known, **results_of_ranks(sums, groups), "notes": join_notes(notes)}
+    described = {name: value for name, value in description.items() if name not in _DETERMINED}
+    fields = {**described, **known, **results_of_ranks(sums, groups), "notes": join_notes(notes)}
     if groups and not description.get("group"):
         fields["notes"] = join_notes([note_on_near_copies(groups), *notes])
     return Measurement.model_validate(fields)
