@@ -147,6 +147,9 @@ Count = Annotated[int, Field(ge=1, lt=10**18)]
 SmallCount = Annotated[int, Field(ge=1, lt=2**31)]
 Share = Annotated[float, Field(ge=0, le=1)]
 NonNegative = Annotated[float, Field(ge=0)]
+WholeNumber = Annotated[int, Field(ge=0, lt=2**31)]
+CrossEntropy = Annotated[float, Field(ge=0, le=_MAX_CE)]
+Rest = Annotated[float, Field(ge=-_MAX_ROUNDING)]
 
 MODEL, TEXTS, METHOD, RESULT, RUN = Subject
 LAW = Within.LAW
@@ -182,20 +185,17 @@ class Measurement(BaseModel):
             of_model=True,
         ),
     ] = ""
-    training_tokens: (
-        Annotated[
-            NonNegative,
-            Label(
-                MODEL,
-                "D: number of tokens that the weights were trained on",
-                POINT,
-                importable=True,
-                prefix="at D=",
-                of_model=True,
-            ),
-        ]
-        | None
-    ) = None
+    training_tokens: Annotated[
+        NonNegative | None,
+        Label(
+            MODEL,
+            "D: number of tokens that the weights were trained on",
+            POINT,
+            importable=True,
+            prefix="at D=",
+            of_model=True,
+        ),
+    ] = None
     repo: Annotated[Repository, Fact(MODEL, "the model's repository on the Hugging Face Hub", of_model=True)] = ""
     folder: Annotated[Text, Fact(MODEL, "the model's folder, as it was given", of_model=True)] = ""
     gguf: Annotated[Text, Fact(MODEL, "the GGUF file that holds the weights")] = ""
@@ -250,30 +250,23 @@ class Measurement(BaseModel):
             is_hash=True,
         ),
     ] = ""
-    vocab_size: (
-        Annotated[
-            SmallCount,
-            Fact(
-                MODEL,
-                "|V|: number of entries among which a target is ranked",
-                same_tokens=True,
-                importable=True,
-                of_model=True,
-            ),
-        ]
-        | None
-    ) = None
-    non_embedding_params: (
-        Annotated[Count, Result(MODEL, "S: number of parameters without embeddings and output head", importable=True)]
-        | None
-    ) = None
-    total_params: (
-        Annotated[
-            Count,
-            Fact(MODEL, "number of all parameters; tied parameters count once", importable=True, of_model=True),
-        ]
-        | None
-    ) = None
+    vocab_size: Annotated[
+        SmallCount | None,
+        Fact(
+            MODEL,
+            "|V|: number of entries among which a target is ranked",
+            same_tokens=True,
+            importable=True,
+            of_model=True,
+        ),
+    ] = None
+    non_embedding_params: Annotated[
+        Count | None, Result(MODEL, "S: number of parameters without embeddings and output head", importable=True)
+    ] = None
+    total_params: Annotated[
+        Count | None,
+        Fact(MODEL, "number of all parameters; tied parameters count once", importable=True, of_model=True),
+    ] = None
     # The texts
     dataset: Annotated[Name, Label(TEXTS, "name of the texts", same_tokens=True, importable=True)]
     dataset_repo: Annotated[Repository, Fact(TEXTS, "the dataset's repository on the Hugging Face Hub")] = ""
@@ -293,15 +286,11 @@ class Measurement(BaseModel):
             TEXTS, "hash of the selected texts", LAW, same_tokens=True, importable=True, prefix="texts ", is_hash=True
         ),
     ] = ""
-    documents: Annotated[SmallCount, Fact(TEXTS, "number of documents", importable=True)] | None = None
+    documents: Annotated[SmallCount | None, Fact(TEXTS, "number of documents", importable=True)] = None
     group: Annotated[Text, Key(TEXTS, "the field that names the group of a document, such as a book or site")] = ""
-    groups: (
-        Annotated[
-            SmallCount,
-            Fact(TEXTS, "number of groups of documents: those of `group`, or near copies"),
-        ]
-        | None
-    ) = None
+    groups: Annotated[
+        SmallCount | None, Fact(TEXTS, "number of groups of documents: those of `group`, or near copies")
+    ] = None
     # How it was measured
     sequence: Annotated[
         Text,
@@ -313,36 +302,29 @@ class Measurement(BaseModel):
             importable=True,
         ),
     ] = ""
-    seq_len: (
-        Annotated[
-            SmallCount,
-            Key(
-                METHOD,
-                "largest number of tokens of a sequence",
-                LAW,
-                same_tokens=True,
-                importable=True,
-                prefix="seq_len ",
-            ),
-        ]
-        | None
-    ) = None
-    context: (
-        Annotated[
-            int,
-            Field(ge=0, lt=2**31),
-            Key(
-                METHOD,
-                "with `slide`, tokens that a sequence repeats from the previous one",
-                LAW,
-                same_tokens=True,
-                importable=True,
-                determined_by=("sequence",),
-                prefix="context ",
-            ),
-        ]
-        | None
-    ) = None
+    seq_len: Annotated[
+        SmallCount | None,
+        Key(
+            METHOD,
+            "largest number of tokens of a sequence",
+            LAW,
+            same_tokens=True,
+            importable=True,
+            prefix="seq_len ",
+        ),
+    ] = None
+    context: Annotated[
+        WholeNumber | None,
+        Key(
+            METHOD,
+            "with `slide`, tokens that a sequence repeats from the previous one",
+            LAW,
+            same_tokens=True,
+            importable=True,
+            determined_by=("sequence",),
+            prefix="context ",
+        ),
+    ] = None
     candidates: Annotated[
         Text,
         Key(
@@ -365,10 +347,9 @@ class Measurement(BaseModel):
             prefix="rank ",
         ),
     ] = ""
-    scoring: (
-        Annotated[SmallCount, Key(METHOD, "version of the scoring code", LAW, importable=True, prefix="scoring ")]
-        | None
-    ) = None
+    scoring: Annotated[
+        SmallCount | None, Key(METHOD, "version of the scoring code", LAW, importable=True, prefix="scoring ")
+    ] = None
     engine: Annotated[
         Text, Key(METHOD, "what computed the scores: `transformers`, or a server and its version", LAW, importable=True)
     ] = ""
@@ -404,92 +385,62 @@ class Measurement(BaseModel):
         Text, Key(METHOD, "`repository@commit` of the reference, or a hash of its files", is_hash=True)
     ] = ""
     reference_dtype: Annotated[Text, Key(METHOD, "precision of the forward pass of the reference")] = ""
-    reference_params: Annotated[Count, Fact(METHOD, "number of all parameters of the reference")] | None = None
+    reference_params: Annotated[Count | None, Fact(METHOD, "number of all parameters of the reference")] = None
     device: Annotated[Text, Fact(METHOD, "the device on which the model ran")] = ""
     # Results
-    num_tokens: (
-        Annotated[
-            Count,
-            Result(
-                RESULT,
-                "number of scored tokens",
-                LAW,
-                same_tokens=True,
-                importable=True,
-                determined_by=("documents_hash", "sequence", "seq_len", "context", "chat_template"),
-                prefix="tokens ",
-            ),
-        ]
-        | None
-    ) = None
-    ce: (
-        Annotated[NonNegative, Field(le=_MAX_CE), Result(RESULT, "cross-entropy, nats per token", importable=True)]
-        | None
-    ) = None
-    ce_se: (
-        Annotated[NonNegative, Result(RESULT, "standard error of `ce`, over documents or groups", importable=True)]
-        | None
-    ) = None
-    ce_rank: (
-        Annotated[
-            NonNegative,
-            Result(RESULT, "mean of ln R, the part of CE that ranks determine, in nats", importable=True),
-        ]
-        | None
-    ) = None
-    ce_rest: (
-        Annotated[
-            float,
-            Field(ge=-_MAX_ROUNDING),
-            Result(RESULT, "mean of -ln(p R), the rest of CE, in nats", importable=True),
-        ]
-        | None
-    ) = None
-    bits_per_byte: (
-        Annotated[NonNegative, Result(RESULT, "cross-entropy in bits per byte of text", importable=True)] | None
-    ) = None
-    tie_rate: (
-        Annotated[
-            Share,
-            Result(
-                RESULT, "share of tokens at which another entry has exactly the target's probability", importable=True
-            ),
-        ]
-        | None
-    ) = None
-    kl: Annotated[float, Result(RESULT, "mean of KL(reference || model), nats per token")] | None = None
-    acceptance: (
-        Annotated[
-            NonNegative,
-            Result(
-                RESULT, "share of tokens sampled from the model that speculative sampling with the reference accepts"
-            ),
-        ]
-        | None
-    ) = None
-    same_top: (
-        Annotated[
-            Share, Result(RESULT, "share of tokens at which the model and the reference rank the same entry first")
-        ]
-        | None
-    ) = None
-    padding_mass: (
-        Annotated[NonNegative, Result(RESULT, "largest total probability of the padding entries at any token")] | None
-    ) = None
+    num_tokens: Annotated[
+        Count | None,
+        Result(
+            RESULT,
+            "number of scored tokens",
+            LAW,
+            same_tokens=True,
+            importable=True,
+            determined_by=("documents_hash", "sequence", "seq_len", "context", "chat_template"),
+            prefix="tokens ",
+        ),
+    ] = None
+    ce: Annotated[CrossEntropy | None, Result(RESULT, "cross-entropy, nats per token", importable=True)] = None
+    ce_se: Annotated[
+        NonNegative | None, Result(RESULT, "standard error of `ce`, over documents or groups", importable=True)
+    ] = None
+    ce_rank: Annotated[
+        NonNegative | None,
+        Result(RESULT, "mean of ln R, the part of CE that ranks determine, in nats", importable=True),
+    ] = None
+    ce_rest: Annotated[Rest | None, Result(RESULT, "mean of -ln(p R), the rest of CE, in nats", importable=True)] = None
+    bits_per_byte: Annotated[
+        NonNegative | None, Result(RESULT, "cross-entropy in bits per byte of text", importable=True)
+    ] = None
+    tie_rate: Annotated[
+        Share | None,
+        Result(RESULT, "share of tokens at which another entry has exactly the target's probability", importable=True),
+    ] = None
+    kl: Annotated[float | None, Result(RESULT, "mean of KL(reference || model), nats per token")] = None
+    acceptance: Annotated[
+        NonNegative | None,
+        Result(RESULT, "share of tokens sampled from the model that speculative sampling with the reference accepts"),
+    ] = None
+    same_top: Annotated[
+        Share | None, Result(RESULT, "share of tokens at which the model and the reference rank the same entry first")
+    ] = None
+    padding_mass: Annotated[
+        NonNegative | None, Result(RESULT, "largest total probability of the padding entries at any token")
+    ] = None
     rbp: Annotated[dict[SmallCount, Share], Result(RESULT, "share of tokens with rank at most k, by k")] = {}
     rbp_se: Annotated[
         dict[SmallCount, NonNegative], Result(RESULT, "standard error of RBP_k, over documents or groups, by k")
     ] = {}
     rbp_curve: Annotated[dict[SmallCount, Share], Result(RESULT, "RBP_k on a grid of k up to |V|")] = {}
-    seconds: Annotated[NonNegative, Result(RESULT, "time of forward passes and scoring, in seconds")] | None = None
-    tokens_per_second: Annotated[NonNegative, Result(RESULT, "scored tokens per second")] | None = None
-    peak_memory_bytes: (
-        Annotated[NonNegative, Result(RESULT, "largest memory of the process, or of torch on a GPU, in bytes")] | None
-    ) = None
-    batch_tokens: Annotated[NonNegative, Result(RESULT, "largest number of tokens in one forward pass")] | None = None
-    chunk_tokens: (
-        Annotated[NonNegative, Result(RESULT, "number of tokens whose logits were in memory at once")] | None
-    ) = None
+    seconds: Annotated[NonNegative | None, Result(RESULT, "time of forward passes and scoring, in seconds")] = None
+    tokens_per_second: Annotated[NonNegative | None, Result(RESULT, "scored tokens per second")] = None
+    peak_memory_bytes: Annotated[
+        NonNegative | None, Result(RESULT, "largest memory of the process, or of torch on a GPU, in bytes")
+    ] = None
+    batch_tokens: Annotated[NonNegative | None, Result(RESULT, "largest number of tokens in one forward pass")] = None
+    chunk_tokens: Annotated[
+        NonNegative | None, Result(RESULT, "number of tokens whose logits were in memory at once")
+    ] = None
     # The run
     sweep: Annotated[Text, Fact(RUN, "name of the sweep that made the measurement")] = ""
     software: Annotated[Text, Fact(RUN, "versions of rbptrack, torch and transformers")] = ""
@@ -647,11 +598,7 @@ SCALAR_FIELDS = tuple(name for name in Measurement.model_fields if name not in R
 
 
 def _find_part(name: str) -> Part:
-    field = Measurement.model_fields[name]
-    candidates = list(field.metadata)
-    for argument in getattr(field.annotation, "__args__", ()):  # X | None keeps the metadata inside
-        candidates += getattr(argument, "__metadata__", ())
-    return next(item for item in candidates if isinstance(item, Part))
+    return next(item for item in Measurement.model_fields[name].metadata if isinstance(item, Part))
 
 
 PARTS: Mapping[str, Part] = {name: _find_part(name) for name in Measurement.model_fields}
