@@ -305,12 +305,7 @@ class Measurement(BaseModel):
     seq_len: Annotated[
         SmallCount | None,
         Key(
-            METHOD,
-            "largest number of tokens of a sequence",
-            LAW,
-            same_tokens=True,
-            importable=True,
-            prefix="seq_len ",
+            METHOD, "largest number of tokens of a sequence", LAW, same_tokens=True, importable=True, prefix="seq_len "
         ),
     ] = None
     context: Annotated[

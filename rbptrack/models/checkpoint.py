@@ -13,7 +13,10 @@ from rbptrack.models.quantised import describe_quantisation
 from rbptrack.sources.model_files import INDEX, unread_weights
 from rbptrack.sources.pin import Pinned
 
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+TOKENIZER_FILE = "tokenizer.json"
+TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
+
+_TOKENIZER_FILES = (TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, "special_tokens_map.json", "added_tokens.json")
 _JSON_FILES = ("config.json", "generation_config.json", INDEX, *_TOKENIZER_FILES)
 """Files of a model folder that must hold a JSON object."""
 

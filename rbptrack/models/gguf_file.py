@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -78,9 +78,9 @@ class GgufHeader:
         """Return whether the name of a tensor ends with `suffix`."""
         return any(name.endswith(suffix) for name in self.tensors)
 
-    def refuse(self, fault: str) -> BadInput:
+    def refuse(self, fault: str, remedy: str = _REMEDY) -> BadInput:
         """Return an error about a fault that another file of the model may not have."""
-        return BadInput(f"{self.path.name}: {fault}: {_REMEDY}")
+        return BadInput(f"{self.path.name}: {fault}: {remedy}")
 
 
 def gguf_path(pinned: Pinned) -> Path:
@@ -146,9 +146,9 @@ def gguf_config(header: GgufHeader) -> Any:
         raise header.refuse(
             f"rbptrack does not read the architecture {header.architecture!r}. It reads {', '.join(_BUILDERS)}"
         )
-    keys = _Keys(header)
+    keys = Keys(header, f"{header.architecture}.")
     model_type, settings = build(keys)
-    keys.check_all_used()
+    keys.check_all_used(_ALLOWED_VALUES, _NO_EFFECT)
     try:
         return AutoConfig.for_model(model_type, **settings)
     except Exception as error:  # the configs of transformers check their values and raise errors of their own
@@ -192,12 +192,20 @@ def gguf_type(header: GgufHeader) -> str:
     return sizes.most_common(1)[0][0]
 
 
-class _Keys:
-    """The keys of a file's architecture. Each method takes a key, and remembers that it was used."""
+class Keys:
+    """The keys of a file that have one prefix. Each method takes a key, and remembers that it was used.
 
-    def __init__(self, header: GgufHeader) -> None:
+    Args:
+        header: the header of the file.
+        prefix: the prefix, such as `llama.`, which is left out of the names of keys.
+        remedy: what to do if a key has a wrong value.
+
+    """
+
+    def __init__(self, header: GgufHeader, prefix: str, remedy: str = _REMEDY) -> None:
         self.header = header
-        self._prefix = f"{header.architecture}."
+        self._prefix = prefix
+        self._remedy = remedy
         self._used: set[str] = set()
 
     def value(self, name: str, default: Any = None) -> Any:
@@ -208,36 +216,50 @@ class _Keys:
         """Return a whole number from 1 to `limit`. Raises BadInput if it is none, or is missing without a default."""
         value = self.value(name, default)
         if type(value) is not int or not 1 <= value <= limit:
-            raise self.wrong(name, value, f"one whole number from 1 to {limit:,}")
+            raise self.wrong(name, f"one whole number from 1 to {limit:,}")
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
         """Return a positive number. Raises BadInput if it is missing without a default, or of another kind."""
         value = self.value(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise self.wrong(name, value, "a positive number")
+            raise self.wrong(name, "a positive number")
         return float(value)
 
-    def wrong(self, name: str, value: Any, expected: str) -> BadInput:
-        found = "is missing" if value is None else f"is {str(value)[:60]}"
-        return self.header.refuse(f"{self._prefix}{name} {found}, expected {expected}")
+    def flag(self, name: str, *, default: bool) -> bool:
+        value = self.value(name, default)
+        if not isinstance(value, bool):
+            raise self.wrong(name, "true or false")
+        return value
 
-    def check_all_used(self) -> None:
-        """Raise BadInput if a key was not taken and may change the numbers."""
-        for name, allowed in _ALLOWED_VALUES.items():
-            if self._prefix + name in self._used:
-                continue
-            value = self.value(name, allowed)
-            if value != allowed:
-                raise self.wrong(name, value, f"no such key, or {allowed}")
-        known = self._used | {self._prefix + name for name in _NO_EFFECT}
+    def wrong(self, name: str, expected: str) -> BadInput:
+        """Return the error for a key with a wrong value, or without a value."""
+        value = self.header.values.get(self._prefix + name)
+        found = "is missing" if value is None else f"is {str(value)[:60]}"
+        return self.refuse(f"{self._prefix}{name} {found}, expected {expected}")
+
+    def refuse(self, fault: str) -> BadInput:
+        return self.header.refuse(fault, self._remedy)
+
+    def check_all_used(self, allowed_values: Mapping[str, object], no_effect: Collection[str]) -> None:
+        """Raise BadInput if a key was not taken and may change the numbers.
+
+        Args:
+            allowed_values: keys that are not supported, and the value with which each has no effect.
+            no_effect: keys that change nothing.
+
+        """
+        for name, allowed in allowed_values.items():
+            if self._prefix + name not in self._used and self.value(name, allowed) != allowed:
+                raise self.wrong(name, f"no such key, or {allowed}")
+        known = self._used | {self._prefix + name for name in no_effect}
         left_over = [name for name in self.header.values if name.startswith(self._prefix) and name not in known]
         if left_over:
             listed = shortened_list(sorted(left_over), limit=_MAX_NAMES)
-            raise self.header.refuse(f"rbptrack does not know the meaning of {listed}")
+            raise self.refuse(f"rbptrack does not know the meaning of {listed}")
 
 
-def _decoder(keys: _Keys) -> dict[str, Any]:
+def _decoder(keys: Keys) -> dict[str, Any]:
     """Return the settings that all architectures have, from their keys."""
     tokens = keys.header.values.get("tokenizer.ggml.tokens", ())
     return {
@@ -250,60 +272,51 @@ def _decoder(keys: _Keys) -> dict[str, Any]:
     }
 
 
-def _rotary_decoder(keys: _Keys, *, layer_norm: str = "attention.layer_norm_rms_epsilon") -> dict[str, Any]:
+def _rotary_decoder(keys: Keys) -> dict[str, Any]:
     """Return the settings of a decoder with rotary positions, without the scaling of positions."""
     settings = _decoder(keys)
     head_dim = settings["hidden_size"] // settings["num_attention_heads"]
     head_dim = keys.integer("attention.key_length", head_dim)
     for name in ("attention.value_length", "rope.dimension_count"):
         if keys.integer(name, head_dim) != head_dim:
-            raise keys.wrong(name, keys.value(name), f"{head_dim}, the size of a head")
+            raise keys.wrong(name, f"{head_dim}, the size of a head")
     return settings | {
         "head_dim": head_dim,
         "intermediate_size": keys.integer("feed_forward_length"),
         # transformers needs the number to undo the order of rows in files of llama
         "num_key_value_heads": keys.integer("attention.head_count_kv"),
-        ("rms_norm_eps" if "rms" in layer_norm else "norm_epsilon"): keys.number(layer_norm),
+        "rms_norm_eps": keys.number("attention.layer_norm_rms_epsilon"),
     }
 
 
-def _rope(keys: _Keys, settings: dict[str, Any], *, kinds: tuple[str, ...] = ("linear", "yarn")) -> dict[str, Any]:
+def _rope(keys: Keys, settings: dict[str, Any], *, kinds: tuple[str, ...] = ("linear", "yarn")) -> dict[str, Any]:
     """Return the rotary positions and their scaling, as `rope_parameters` of a config. `kinds` are those allowed."""
-    theta = {"rope_theta": keys.number("rope.freq_base", 10_000.0)}
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": keys.number("rope.freq_base", 10_000.0)}
     kind = keys.value("rope.scaling.type", "none")
     factor = keys.number("rope.scaling.factor", 1.0 if kind == "none" else None)
     original_length = keys.integer("rope.scaling.original_context_length", settings["max_position_embeddings"])
     has_factors = "rope_freqs.weight" in keys.header.tensors
     if kind == "none" and factor == 1:
-        return theta | _rope_of_factors(keys.header, settings, theta["rope_theta"]) if has_factors else _plain(theta)
+        return rope | _rope_of_factors(keys.header, settings, rope["rope_theta"]) if has_factors else rope
     if kind not in kinds:
-        raise keys.wrong("rope.scaling.type", kind, f"none{''.join(f' or {name}' for name in kinds)}")
+        raise keys.wrong("rope.scaling.type", f"none{''.join(f' or {name}' for name in kinds)}")
     if has_factors:
         raise keys.header.refuse("it has rope_freqs.weight and rope.scaling, which transformers cannot combine")
-    if kind == "linear":
-        return theta | {"rope_type": "linear", "factor": factor}
-    return theta | {
-        "rope_type": "yarn",
-        "factor": factor,
-        "original_max_position_embeddings": original_length,
-    }
-
-
-def _plain(theta: dict[str, float]) -> dict[str, Any]:
-    return theta | {"rope_type": "default"}
+    rope |= {"rope_type": kind, "factor": factor}
+    return rope | {"original_max_position_embeddings": original_length} if kind == "yarn" else rope
 
 
 def _rope_of_factors(header: GgufHeader, settings: dict[str, Any], theta: float) -> dict[str, Any]:
     """Return the rope parameters of Llama 3.1 to 3.3, if the factors in `rope_freqs.weight` follow from them.
 
-    Raises BadInput if the factors are others.
+    If all factors are 1, return no parameters. Raises BadInput if the factors are others.
     """
     from gguf import GGUFReader
 
     tensors = {tensor.name: tensor for tensor in GGUFReader(header.path).tensors}
     factors = np.asarray(tensors["rope_freqs.weight"].data, np.float64).ravel()
     if np.all(factors == 1):
-        return {"rope_type": "default"}
+        return {}
     largest = float(factors.max(initial=1.0))
     wavelengths = 2 * np.pi * theta ** (np.arange(0, settings["head_dim"], 2) / settings["head_dim"])
     # between the two lengths, 1 / factor is linear in the number of periods; see transformers' "llama3"
@@ -321,11 +334,10 @@ def _rope_of_factors(header: GgufHeader, settings: dict[str, Any], theta: float)
     }
 
 
-def _llama(keys: _Keys) -> tuple[str, dict[str, Any]]:
+def _llama(keys: Keys) -> tuple[str, dict[str, Any]]:
     settings = _rotary_decoder(keys)
-    layout = keys.value("tensor_data_layout", "Meta AI original pth")
-    if layout != "Meta AI original pth":
-        raise keys.wrong("tensor_data_layout", layout, "Meta AI original pth")
+    if keys.value("tensor_data_layout", "Meta AI original pth") != "Meta AI original pth":
+        raise keys.wrong("tensor_data_layout", "Meta AI original pth")
     biases = {
         "attention_bias": keys.header.has_tensor(".attn_q.bias"),
         "mlp_bias": keys.header.has_tensor(".ffn_down.bias"),
@@ -333,20 +345,20 @@ def _llama(keys: _Keys) -> tuple[str, dict[str, Any]]:
     return "llama", settings | biases | {"rope_parameters": _rope(keys, settings)}
 
 
-def _qwen2(keys: _Keys) -> tuple[str, dict[str, Any]]:
+def _qwen2(keys: Keys) -> tuple[str, dict[str, Any]]:
     settings = _rotary_decoder(keys)
-    head_dim = settings.pop("head_dim")
-    if head_dim * settings["num_attention_heads"] != settings["hidden_size"]:
-        raise keys.wrong("attention.key_length", head_dim, "the size of a state divided by the number of heads")
-    return "qwen2", settings | {"rope_parameters": _rope(keys, settings | {"head_dim": head_dim})}
+    settings["rope_parameters"] = _rope(keys, settings)
+    if settings.pop("head_dim") * settings["num_attention_heads"] != settings["hidden_size"]:
+        raise keys.wrong("attention.key_length", "the size of a state divided by the number of heads")
+    return "qwen2", settings
 
 
-def _qwen3(keys: _Keys) -> tuple[str, dict[str, Any]]:
+def _qwen3(keys: Keys) -> tuple[str, dict[str, Any]]:
     settings = _rotary_decoder(keys)
     return "qwen3", settings | {"rope_parameters": _rope(keys, settings)}
 
 
-def _qwen3_moe(keys: _Keys) -> tuple[str, dict[str, Any]]:
+def _qwen3_moe(keys: Keys) -> tuple[str, dict[str, Any]]:
     _, settings = _qwen3(keys)
     experts = {
         "num_experts": keys.integer("expert_count"),
@@ -357,7 +369,7 @@ def _qwen3_moe(keys: _Keys) -> tuple[str, dict[str, Any]]:
     return "qwen3_moe", settings | experts
 
 
-def _gemma2(keys: _Keys) -> tuple[str, dict[str, Any]]:
+def _gemma2(keys: Keys) -> tuple[str, dict[str, Any]]:
     settings = _rotary_decoder(keys)
     own = {
         "sliding_window": keys.integer("attention.sliding_window"),
@@ -368,16 +380,15 @@ def _gemma2(keys: _Keys) -> tuple[str, dict[str, Any]]:
     return "gemma2", settings | own | {"rope_parameters": _rope(keys, settings, kinds=())}
 
 
-def _gemma3(keys: _Keys) -> tuple[str, dict[str, Any]]:
+def _gemma3(keys: Keys) -> tuple[str, dict[str, Any]]:
     settings = _rotary_decoder(keys)
     own = {
         "sliding_window": keys.integer("attention.sliding_window"),
         "query_pre_attn_scalar": _gemma_scale(settings, layers_of_27b=62),
     }
-    pattern = keys.integer("attention.sliding_window_pattern", 6)
-    if pattern != 6:
-        raise keys.wrong("attention.sliding_window_pattern", pattern, "6")
-    local = _plain({"rope_theta": keys.number("rope.freq_base_swa", 10_000.0)})
+    if keys.integer("attention.sliding_window_pattern", 6) != 6:
+        raise keys.wrong("attention.sliding_window_pattern", "6")
+    local = {"rope_type": "default", "rope_theta": keys.number("rope.freq_base_swa", 10_000.0)}
     rope = {"full_attention": _rope(keys, settings, kinds=("linear",)), "sliding_attention": local}
     return "gemma3_text", settings | own | {"rope_parameters": rope}
 
@@ -389,18 +400,18 @@ def _gemma_scale(settings: dict[str, Any], *, layers_of_27b: int) -> int:
     return int(settings["head_dim"])
 
 
-def _gpt2(keys: _Keys) -> tuple[str, dict[str, Any]]:
+def _gpt2(keys: Keys) -> tuple[str, dict[str, Any]]:
     settings = _decoder(keys)
     own = {
         "n_inner": keys.integer("feed_forward_length"),
         "layer_norm_epsilon": keys.number("attention.layer_norm_epsilon"),
     }
     if keys.integer("attention.head_count_kv", settings["num_attention_heads"]) != settings["num_attention_heads"]:
-        raise keys.wrong("attention.head_count_kv", keys.value("attention.head_count_kv"), "the number of heads")
+        raise keys.wrong("attention.head_count_kv", "the number of heads")
     return "gpt2", settings | own
 
 
-_BUILDERS: dict[str, Callable[[_Keys], tuple[str, dict[str, Any]]]] = {
+_BUILDERS: dict[str, Callable[[Keys], tuple[str, dict[str, Any]]]] = {
     "llama": _llama,
     "qwen2": _qwen2,
     "qwen3": _qwen3,

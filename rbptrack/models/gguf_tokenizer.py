@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rbptrack.base.errors import BadInput, shortened_list
-from rbptrack.models.gguf_file import GgufHeader
+from rbptrack.models.border_tokens import set_border_tokens
+from rbptrack.models.gguf_file import GgufHeader, Keys
 from rbptrack.models.sentence_piece import pair_merges, set_sentencepiece_rules
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ _MAX_RENAMED_SHARE = 0.01  # share of ordinary tokens that a converter may spell
 _MAX_NAMES = 4  # the largest number of keys that an error names
 _ROLES = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 
-_USED = {"model", "pre", "tokens", "token_type", "scores", "merges", "add_bos_token", "add_eos_token"}
-_USED |= {"add_space_prefix", *(f"{name}_token_id" for name in _ROLES.values())}
 _NO_EFFECT = {
+    # the tokens, and keys of the other kind of tokenizer
+    *("tokens", "pre", "merges", "scores"),
     # ends of generated texts
     *("eot_token_id", "eom_token_id", "eog_token_ids"),
     # tokens of tasks that fill a gap in a text, and of models that classify
@@ -102,23 +103,28 @@ def load_gguf_tokenizer(header: GgufHeader) -> PreTrainedTokenizerBase:
     """
     from transformers import PreTrainedTokenizerFast
 
-    _check_keys(header)
+    keys = Keys(header, _PREFIX, _REMEDY)
     tokens = _token_list(header)
-    types = _typed_list(header, "token_type", int, len(tokens))
+    types = _typed_list(keys, "token_type", int, len(tokens))
     if any(token_type not in _TOKEN_TYPES for token_type in types):
-        raise _wrong(header, "token_type", "numbers from 1 to 6")
-    kind = header.values.get(f"{_PREFIX}model")
+        raise keys.wrong("token_type", "numbers from 1 to 6")
+    kind = keys.value("model")
     if kind == "gpt2":
-        backend, begins = _byte_level(header, tokens)
+        backend, begins = _byte_level(keys, tokens)
     elif kind == "llama":
-        backend, begins = _sentencepiece(header, tokens, types), True
+        backend, begins = _sentencepiece(keys, tokens, types), True
     else:
-        raise _refuse(header, f"rbptrack does not read tokenizers of the kind {kind!r} (tokenizer.ggml.model)")
-    roles = {role: _named_token(header, f"{name}_token_id", tokens) for role, name in _ROLES.items()}
+        raise keys.refuse(f"rbptrack does not read tokenizers of the kind {kind!r} (tokenizer.ggml.model)")
+    roles = {role: _named_token(keys, f"{name}_token_id", tokens) for role, name in _ROLES.items()}
     _add_tokens(backend, tokens, types)
-    adds_bos = _flag(header, "add_bos_token", default=begins)
-    adds_eos = _flag(header, "add_eos_token", default=False)
-    _set_template(header, backend, roles, adds_bos=adds_bos, adds_eos=adds_eos)
+    borders = []  # the tokens with which texts begin and end; None for no token
+    for role, default in (("bos_token", begins), ("eos_token", False)):
+        is_added = keys.flag(f"add_{role}", default=default)
+        if is_added and roles[role] is None:
+            raise keys.refuse(f"it begins or ends texts with a token that it does not name ({_PREFIX}{role}_id)")
+        borders.append(roles[role] if is_added else None)
+    set_border_tokens(backend, *borders)
+    keys.check_all_used(_ALLOWED_VALUES, _NO_EFFECT)
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         name_or_path=str(header.path),
@@ -146,82 +152,51 @@ def check_gguf_tokens(name: str, header: GgufHeader, tokenizer: PreTrainedTokeni
         )
 
 
-def _refuse(header: GgufHeader, fault: str) -> BadInput:
-    return BadInput(f"{header.path.name}: {fault}: {_REMEDY}")
-
-
-def _wrong(header: GgufHeader, name: str, expected: str) -> BadInput:
-    value = header.values.get(_PREFIX + name)
-    found = "is missing" if value is None else f"is {str(value)[:60]}"
-    return _refuse(header, f"{_PREFIX}{name} {found}, expected {expected}")
-
-
-def _check_keys(header: GgufHeader) -> None:
-    """Raise BadInput if a key of the tokenizer is not known, or has a value that is not supported."""
-    names = [key.removeprefix(_PREFIX) for key in header.values if key.startswith(_PREFIX)]
-    unknown = [name for name in names if name not in _USED | _NO_EFFECT and name not in _ALLOWED_VALUES]
-    if unknown:
-        listed = shortened_list([_PREFIX + name for name in sorted(unknown)], limit=_MAX_NAMES)
-        raise _refuse(header, f"rbptrack does not know the meaning of {listed}")
-    for name, allowed in _ALLOWED_VALUES.items():
-        if name in names and header.values[_PREFIX + name] != allowed:
-            raise _wrong(header, name, f"no such key, or {allowed}")
-
-
 def _token_list(header: GgufHeader) -> list[str]:
     tokens = header.values.get(f"{_PREFIX}tokens")
     if not isinstance(tokens, list) or not tokens:
-        raise _refuse(header, "it has no tokenizer (tokenizer.ggml.tokens)")
+        raise header.refuse("it has no tokenizer (tokenizer.ggml.tokens)", _REMEDY)
     if len(set(tokens)) < len(tokens):
-        raise _refuse(header, "its list of tokens has a token twice")
+        raise header.refuse("its list of tokens has a token twice", _REMEDY)
     return tokens
 
 
-def _typed_list(header: GgufHeader, name: str, kind: type, length: int) -> list[Any]:
+def _typed_list(keys: Keys, name: str, kind: type, length: int) -> list[Any]:
     """Return a list of numbers, one for each token. Raises BadInput if the key has another value."""
-    values = header.values.get(_PREFIX + name)
+    values = keys.value(name)
     if not isinstance(values, list) or len(values) != length or any(type(value) is not kind for value in values):
-        raise _wrong(header, name, f"a list of {length:,} numbers, one for each token")
+        raise keys.wrong(name, f"a list of {length:,} numbers, one for each token")
     return values
 
 
-def _flag(header: GgufHeader, name: str, *, default: bool) -> bool:
-    value = header.values.get(_PREFIX + name, default)
-    if not isinstance(value, bool):
-        raise _wrong(header, name, "true or false")
-    return value
-
-
-def _named_token(header: GgufHeader, name: str, tokens: Sequence[str]) -> str | None:
+def _named_token(keys: Keys, name: str, tokens: Sequence[str]) -> str | None:
     """Return the token whose id a key holds. Return None if the file does not have the key."""
-    token_id = header.values.get(_PREFIX + name)
+    token_id = keys.value(name)
     if token_id is None:
         return None
     if type(token_id) is not int or not 0 <= token_id < len(tokens):
-        raise _wrong(header, name, f"an id below {len(tokens):,}")
+        raise keys.wrong(name, f"an id below {len(tokens):,}")
     return tokens[token_id]
 
 
-def _byte_level(header: GgufHeader, tokens: Sequence[str]) -> tuple[Tokenizer, bool]:
+def _byte_level(keys: Keys, tokens: Sequence[str]) -> tuple[Tokenizer, bool]:
     """Return a byte-level BPE tokenizer, and whether its rule begins texts with the token `bos`."""
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-    name = header.values.get(f"{_PREFIX}pre")
+    name = keys.value("pre")
     rule = _RULES.get(name) if isinstance(name, str) else None
     if rule is None:
-        raise _refuse(
-            header, f"it splits texts by the rule {name!r} (tokenizer.ggml.pre), which rbptrack does not know"
-        )
-    if _flag(header, "add_space_prefix", default=False):
-        raise _wrong(header, "add_space_prefix", "false for this kind of tokenizer")
-    lines = header.values.get(f"{_PREFIX}merges")
+        raise keys.refuse(f"it splits texts by the rule {name!r} (tokenizer.ggml.pre), which rbptrack does not know")
+    if keys.flag("add_space_prefix", default=False):
+        raise keys.wrong("add_space_prefix", "false for this kind of tokenizer")
+    lines = keys.value("merges")
     pairs = [tuple(line.split(" ")) for line in lines] if isinstance(lines, list) else []
     if not pairs or any(len(pair) != 2 for pair in pairs):
-        raise _wrong(header, "merges", "a list of pairs of tokens")
+        raise keys.wrong("merges", "a list of pairs of tokens")
     ids = {token: token_id for token_id, token in enumerate(tokens)}
     missing = [part for pair in pairs for part in (*pair, "".join(pair)) if part not in ids]
     if missing:
-        raise _refuse(header, f"its merges have {shortened_list(missing, limit=_MAX_NAMES)}, which are not tokens")
+        raise keys.refuse(f"its merges have {shortened_list(missing, limit=_MAX_NAMES)}, which are not tokens")
     backend = Tokenizer(models.BPE(vocab=ids, merges=pairs, ignore_merges=rule.whole_words))
     if rule.normal_form:
         backend.normalizer = normalizers.NFC()
@@ -233,17 +208,17 @@ def _byte_level(header: GgufHeader, tokens: Sequence[str]) -> tuple[Tokenizer, b
     return backend, rule.begins
 
 
-def _sentencepiece(header: GgufHeader, tokens: Sequence[str], types: Sequence[int]) -> Tokenizer:
+def _sentencepiece(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Tokenizer:
     """Return a BPE tokenizer of sentencepiece. As in llama.cpp, its merges follow from the scores of the tokens."""
     from tokenizers import Tokenizer, models
 
-    scores = _typed_list(header, "scores", float, len(tokens))
+    scores = _typed_list(keys, "scores", float, len(tokens))
     joined = [number for number, token_type in enumerate(types) if token_type not in (_UNKNOWN, _CONTROL)]
     merges = pair_merges([tokens[number] for number in joined], [scores[number] for number in joined])
     ids = {token: token_id for token_id, token in enumerate(tokens)}
-    unknown = _named_token(header, "unknown_token_id", tokens)
+    unknown = _named_token(keys, "unknown_token_id", tokens)
     backend = Tokenizer(models.BPE(vocab=ids, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=True))
-    set_sentencepiece_rules(backend, [], prefix=_flag(header, "add_space_prefix", default=True))
+    set_sentencepiece_rules(backend, [], prefix=keys.flag("add_space_prefix", default=True))
     return backend
 
 
@@ -259,22 +234,3 @@ def _add_tokens(backend: Tokenizer, tokens: Sequence[str], types: Sequence[int])
             ordinary.append(AddedToken(token, normalized=False, special=False))
     backend.add_special_tokens(special)
     backend.add_tokens(ordinary)
-
-
-def _set_template(
-    header: GgufHeader, backend: Tokenizer, roles: dict[str, str | None], *, adds_bos: bool, adds_eos: bool
-) -> None:
-    """Make a tokenizer add the first and the last token to each text. Raises BadInput if the file names none."""
-    from tokenizers import processors
-
-    names = {"bos_token": adds_bos, "eos_token": adds_eos}
-    for role, is_added in names.items():
-        if is_added and roles[role] is None:
-            raise _refuse(header, f"it begins or ends texts with a token that it does not name ({_PREFIX}{role}_id)")
-    first = [str(roles["bos_token"])] if adds_bos else []
-    last = [str(roles["eos_token"])] if adds_eos else []
-    ids = [(name, backend.token_to_id(name)) for name in dict.fromkeys(first + last)]
-    template = processors.TemplateProcessing(
-        single=[*first, "$A", *last], pair=[*first, "$A", *last, "$B:1"], special_tokens=ids
-    )
-    backend.post_processor = template

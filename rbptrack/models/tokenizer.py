@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, is_panic, shortened_list
 from rbptrack.models import sentence_piece
 from rbptrack.models.architecture import failure_reason, load_config, load_part
-from rbptrack.models.checkpoint import local_file
+from rbptrack.models.border_tokens import add_border_tokens
+from rbptrack.models.checkpoint import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, local_file
 from rbptrack.models.gguf_file import gguf_path, read_gguf
 from rbptrack.models.gguf_tokenizer import load_gguf_tokenizer
 from rbptrack.sources.pin import Pinned
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
-_TOKENIZER_FILE = "tokenizer.json"
-_CONFIG_FILE = "tokenizer_config.json"
-_BORDER_TOKEN_FLAGS = ("add_bos_token", "add_eos_token")  # keys of tokenizer_config.json: first and last token
-_CLASSES_WITH_FLAGS = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer", "GPTNeoXTokenizer")
-"""Before transformers 5, these classes followed the flags even if tokenizer.json said otherwise."""
 _REMEDY = "; model.tokenizer=ORG/NAME uses another tokenizer"
 _SECTIONS = ("normalizer", "pre_tokenizer", "post_processor", "model", "added_tokens")  # of tokenizer.json
 _PROBE_TEXT = (
@@ -80,7 +76,7 @@ def _sentencepiece_file(pinned: Pinned) -> Path | None:
 def _check_sentencepiece(pinned: Pinned) -> None:
     """Raise BadInput if sentencepiece is needed to load a tokenizer and is not installed."""
     file = _sentencepiece_file(pinned)
-    if file is not None and local_file(pinned, _TOKENIZER_FILE) is None:
+    if file is not None and local_file(pinned, TOKENIZER_FILE) is None:
         sentence_piece.check_sentencepiece_installed(file)
 
 
@@ -94,7 +90,7 @@ def _load_by_class(pinned: Pinned) -> PreTrainedTokenizerBase:
         _check_sentencepiece(pinned)  # the files of a repository on the Hub are there only now
         if local_file(pinned, "config.json") is not None:
             load_config(pinned)  # transformers reads config.json first, so it may be the reason for the failure
-        if local_file(pinned, _TOKENIZER_FILE) is None or "auto_map" in _read_config(pinned):
+        if local_file(pinned, TOKENIZER_FILE) is None or "auto_map" in _read_config(pinned):
             raise
         tokenizer = load_part("tokenizer", pinned, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
     return tokenizer
@@ -121,7 +117,7 @@ def _check_and_correct_rules(
     if file is not None:
         _check_prefix_space(pinned, config, tokenizer)
     _check_vocabulary(pinned, tokenizer)
-    _add_border_tokens(pinned, config, tokenizer)
+    add_border_tokens(pinned, config, tokenizer)
     return tokenizer
 
 
@@ -169,7 +165,7 @@ def check_tokenizer(tokenizer: Any) -> None:
                 f"tokenizer has {name}, which makes each encoding of a text random: set "
                 f"tokenizer.backend_tokenizer.model.{name} = None"
             )
-    file = _origin_file(tokenizer, _TOKENIZER_FILE)
+    file = _origin_file(tokenizer, TOKENIZER_FILE)
     if file is not None:
         _check_rules_of_file(tokenizer, file)
 
@@ -186,7 +182,7 @@ def _check_rules_of_file(tokenizer: PreTrainedTokenizerBase, file: Path) -> None
             f"tokenizer splits texts differently from its file {file} ({differing}): load it with "
             f"PreTrainedTokenizerFast.from_pretrained. {if_intended}"
         )
-    config_file = _origin_file(tokenizer, _CONFIG_FILE)
+    config_file = _origin_file(tokenizer, TOKENIZER_CONFIG_FILE)
     config = json.loads(config_file.read_text("utf-8")) if config_file else {}
     bos_id = tokenizer.bos_token_id
     is_requested = bool(config.get("add_bos_token")) or file_tokenizer.encode("").ids[:1] == [bos_id]
@@ -236,7 +232,7 @@ def rules_hash(tokenizer: PreTrainedTokenizerBase) -> str:
 
 def _read_config(pinned: Pinned) -> dict[str, Any]:
     """Return the content of tokenizer_config.json."""
-    path = local_file(pinned, _CONFIG_FILE)
+    path = local_file(pinned, TOKENIZER_CONFIG_FILE)
     if path is None:
         return {}
     try:
@@ -251,7 +247,7 @@ def _tokenizer_file_name(config: dict[str, Any]) -> str:
     from transformers.tokenization_utils_base import get_fast_tokenizer_file
 
     versions = config.get("fast_tokenizer_files")
-    return get_fast_tokenizer_file(versions) if versions else _TOKENIZER_FILE
+    return get_fast_tokenizer_file(versions) if versions else TOKENIZER_FILE
 
 
 def _read_tokenizer_file(file: Path) -> Tokenizer:
@@ -338,65 +334,8 @@ def _check_prefix_space(pinned: Pinned, config: dict[str, Any], tokenizer: PreTr
     if pre_tokenizer["add_prefix_space"] != configured:
         raise BadInput(
             f"the files of the tokenizer of {pinned.location} contradict each other: add_prefix_space is {configured} "
-            f"in {_CONFIG_FILE} and {not configured} in {_TOKENIZER_FILE}. Correct one of them"
+            f"in {TOKENIZER_CONFIG_FILE} and {not configured} in {TOKENIZER_FILE}. Correct one of them"
         )
-
-
-def _add_border_tokens(pinned: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
-    """Make a tokenizer add the first and the last token of a text for which tokenizer_config.json asks.
-
-    transformers 4 followed the flags `add_bos_token` and `add_eos_token`. transformers 5 ignores both if the folder has
-    a tokenizer.json. Raises BadInput if the files ask for a token and do not name it, or they contradict each other.
-    """
-    backend = tokenizer.backend_tokenizer
-    added_ids = dict(zip(_BORDER_TOKEN_FLAGS, _find_border_ids(backend), strict=True))
-    names = {"add_bos_token": tokenizer.bos_token, "add_eos_token": tokenizer.eos_token}
-    follows_flags = str(config.get("tokenizer_class", "")).removesuffix("Fast") in _CLASSES_WITH_FLAGS
-    needed: dict[str, str] = {}  # the name of the token by flag
-    for flag, ids in added_ids.items():
-        name = names[flag]
-        requested = config.get(flag)
-        token_id = backend.token_to_id(name) if name else None
-        if requested and token_id is None:
-            raise BadInput(f"the files of the tokenizer of {pinned.location} ask for {flag} but do not name that token")
-        adds_other_token = requested and ids not in ([], [token_id])
-        adds_unwanted_token = requested is False and ids and follows_flags
-        if adds_other_token or adds_unwanted_token:
-            raise BadInput(
-                f"the files of the tokenizer of {pinned.location} contradict each other: {flag} is {requested} in "
-                f"{_CONFIG_FILE}, but {_TOKENIZER_FILE} adds {tokenizer.convert_ids_to_tokens(ids)} there. "
-                "Correct one of them"
-            )
-        if name and (requested or ids):
-            needed[flag] = name
-    if any(not added_ids[flag] for flag in needed):
-        _set_border_tokens(backend, needed.get("add_bos_token", ""), needed.get("add_eos_token", ""))
-
-
-def _find_border_ids(backend: Tokenizer) -> tuple[list[int], list[int]]:
-    """Return the ids of the special tokens that a tokenizer adds at the beginning and at the end of a text."""
-    for text in ("a", "1", ".", "一"):  # a tokenizer may not know each of these characters
-        text_ids = backend.encode(text, add_special_tokens=False).ids
-        ids = backend.encode(text).ids
-        for begin in range(len(ids)):
-            end = begin + len(text_ids)
-            if text_ids and ids[begin:end] == text_ids:
-                return ids[:begin], ids[end:]
-    return [], []
-
-
-def _set_border_tokens(backend: Tokenizer, first: str, last: str) -> None:
-    """Make a tokenizer begin texts with the token `first` and end them with `last`. An empty name adds no token."""
-    from tokenizers import processors
-
-    single = " ".join(filter(None, (first, "$A", last)))
-    names = dict.fromkeys(filter(None, (first, last)))
-    tokens = [(name, backend.token_to_id(name)) for name in names]
-    template = processors.TemplateProcessing(single=single, pair=f"{single} $B:1", special_tokens=tokens)
-    if isinstance(backend.post_processor, processors.ByteLevel):  # it corrects character offsets and must stay
-        backend.post_processor = processors.Sequence([backend.post_processor, template])
-    else:
-        backend.post_processor = template
 
 
 def _origin_file(tokenizer: PreTrainedTokenizerBase, name: str) -> Path | None:
