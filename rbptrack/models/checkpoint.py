@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rbptrack.base.errors import BadInput, first_line, shortened_list
+from rbptrack.base.files import open_regular
 from rbptrack.models.quantised import describe_quantisation
 from rbptrack.sources.model_files import INDEX, unread_weights
 from rbptrack.sources.pin import Pinned
@@ -162,15 +163,18 @@ def _layer(key: str) -> int:
 
 
 def _stored_types(pinned: Pinned) -> Iterator[tuple[str, str]]:
-    """Yield the name and the type (such as `F32`, `I64`, `BOOL`) of each tensor in a model's safetensors files."""
-    from safetensors import safe_open
+    """Yield the name and the type (such as `F32`, `I64`, `BOOL`) of each tensor in a model's safetensors files.
 
+    A file begins with the length of a JSON object, in 8 bytes, and the object. It describes the tensors.
+    """
     index = local_file(pinned, INDEX)
     files = {"model.safetensors"} if index is None else set(json.loads(index.read_text("utf-8"))["weight_map"].values())
     for file in sorted(files):
         path = local_file(pinned, file)
         if path is None:
             continue
-        with safe_open(path, framework="pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118  `tensors` is not a mapping
-                yield name, tensors.get_slice(name).get_dtype()
+        with open_regular(path) as data:  # safetensors would wait for ever if the file became a FIFO
+            tensors = json.loads(data.read(int.from_bytes(data.read(8), "little")))
+        for name, tensor in tensors.items():
+            if name != "__metadata__":
+                yield name, tensor["dtype"]

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -99,37 +99,41 @@ def content_hash(files: Sequence[ManifestFile]) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def check_unchanged(files: Sequence[ManifestFile]) -> None:
+def check_unchanged(files: Sequence[ManifestFile]) -> list[tuple[int, ...]]:
     """Check that files have not changed since they were hashed. Files whose size and times are the same are not read.
 
-    Raises BadInput if a file has other content, or does not exist any more.
+    Returns the inode and the times of each file. Raises BadInput if a file has other content, or does not exist any
+    more.
     """
-    for file in files:
-        try:
-            status = file.path.stat()
-            if (status.st_size, _times(status)) == (file.size, file.times):
-                continue
-            is_same = status.st_size == file.size and pin_file(file.path, "").sha256 == file.sha256
-        except (OSError, BadInput):
-            is_same = False
-        if not is_same:
-            raise BadInput(f"{file.path} has changed since it was hashed. Start the command again")
+    return [_check_file(file) for file in files]
+
+
+def _check_file(file: ManifestFile) -> tuple[int, ...]:
+    with suppress(OSError, BadInput):
+        status = file.path.stat()
+        has_same_times = (status.st_size, _times(status)) == (file.size, file.times)
+        if has_same_times or (status.st_size == file.size and pin_file(file.path, "").sha256 == file.sha256):
+            return status.st_dev, status.st_ino, *_times(status)
+    raise BadInput(f"{file.path} has changed since it was hashed. Start the command again")
 
 
 @contextmanager
 def reading(files: Sequence[ManifestFile]) -> Iterator[None]:
     """Check before and after a block, in which files are read, that they have not changed.
 
-    If the block fails, a change is reported instead of its error, because the change is the likely cause. Raises
-    BadInput if a file has changed.
+    A file that was written while the block ran has changed, even if it has its content again when the block ends. If
+    the block fails, a change is reported instead of its error, because the change is the likely cause. Raises BadInput
+    if a file has changed.
     """
-    check_unchanged(files)
+    before = check_unchanged(files)
     try:
         yield
     except Exception:
         check_unchanged(files)
         raise
-    check_unchanged(files)
+    for file, earlier, later in zip(files, before, check_unchanged(files), strict=True):
+        if earlier != later:
+            raise BadInput(f"{file.path} has changed while it was read. Start the command again")
 
 
 @functools.cache

@@ -112,6 +112,18 @@ def test_reading_reports_a_change_instead_of_the_error_that_it_causes(file: Mani
         read()
 
 
+def test_reading_refuses_a_file_that_had_another_content_meanwhile(file: ManifestFile) -> None:
+    content = file.path.read_bytes()
+
+    def read() -> None:
+        with reading([file]):
+            file.path.write_bytes(b"other")
+            file.path.write_bytes(content)
+
+    with pytest.raises(BadInput, match=r"a\.txt"):
+        read()
+
+
 def test_reading_passes_other_errors_on(file: ManifestFile) -> None:
     def fail() -> None:
         with reading([file]):
