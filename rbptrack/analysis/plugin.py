@@ -22,12 +22,12 @@ from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin
 from zlib import crc32
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Secret, SecretBytes, SecretStr, ValidationError
 
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, first_line, unknown_name
-from rbptrack.base.secrets import declare_secret, is_secret
+from rbptrack.base.secrets import MIN_SECRET_LENGTH, declare_secret, is_secret, without_password
 from rbptrack.base.validation import broken_rules, format_value
 from rbptrack.config.patterns import split_list
 
@@ -62,17 +62,19 @@ class Plugin(BaseModel, ABC):
         for key, value in options.items():
             if key not in type(self).model_fields:
                 raise unknown_name(f"option of {_plugin_name(type(self))}", key, type(self).model_fields)
-            if _is_secret_field(type(self).model_fields[key].annotation):
-                declare_secret(value if isinstance(value, str) else value.get_secret_value())
+            annotation = type(self).model_fields[key].annotation
             if isinstance(value, np.ndarray | np.generic):
                 value = value.tolist()
-            values[key] = _as_tuple(value) if _accepts_list(type(self).model_fields[key].annotation) else value
+            values[key] = _as_tuple(value) if _accepts_list(annotation) else value
+            if _is_secret_type(annotation):
+                _declare_secrets(values[key])
         try:
             super().__init__(**values)
         except ValidationError as error:
             broken = next(broken_rules(error))
             option = f"{broken.name}={format_value(broken.value)}: " if broken.name in values else ""
-            raise BadInput(f"{_plugin_name(type(self))}: {option}{broken.sentence}") from error
+            message = f"{_plugin_name(type(self))}: {option}{broken.sentence}"
+            raise BadInput(without_password(message)) from None  # pydantic's error may show a secret
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the plugin with the path of its file, from which another process imports it.
@@ -195,7 +197,10 @@ def make_plugin_from_words(plugin: type[P], words: Sequence[str]) -> P:
         if key in values:
             raise BadInput(f"{word}: the option {key} is given twice. Write a list as {key}=a,b")
         field = plugin.model_fields.get(key)
-        if field is not None and not _is_secret_field(field.annotation) and is_secret(key, value):
+        is_declared = field is not None and _is_secret_type(field.annotation)
+        if is_declared and 0 < len(value) < MIN_SECRET_LENGTH:
+            raise BadInput(f"{key}: a secret of fewer than {MIN_SECRET_LENGTH} characters cannot be hidden in reports")
+        if field is not None and not is_declared and is_secret(key, value):
             raise BadInput(
                 f"{key}: this value looks like a secret, and others can read the options of {plugin.name} in its "
                 "report. The plugin must declare it as pydantic.SecretStr, or read it from an environment variable"
@@ -225,7 +230,8 @@ def make_plugin(plugin: type[P], options: Mapping[str, Any]) -> P:
     except BadInput:
         raise
     except Exception as error:  # a validator of the plugin raised it
-        raise BadInput(f"{plugin.name} refuses these options: {type(error).__name__}: {first_line(error)}") from error
+        fault = without_password(f"{type(error).__name__}: {first_line(error)}")
+        raise BadInput(f"{plugin.name} refuses these options: {fault}") from error
 
 
 def import_file(path: Path) -> ModuleType:
@@ -270,9 +276,26 @@ def _plugin_name(plugin: type[Plugin]) -> str:
     return plugin.name or plugin.__name__
 
 
-def _is_secret_field(annotation: Any) -> bool:
-    """Return whether a type is pydantic's SecretStr, or a union that contains it."""
-    return annotation is SecretStr or SecretStr in get_args(annotation)
+def _is_secret_type(annotation: Any) -> bool:
+    """Return whether a type is one of pydantic's secrets, or contains one, as a union or a list does."""
+    origin = get_origin(annotation) or annotation
+    is_secret = isinstance(origin, type) and issubclass(origin, Secret | SecretBytes | SecretStr)
+    return is_secret or any(map(_is_secret_type, get_args(annotation)))
+
+
+def _declare_secrets(value: object) -> None:
+    """Declare the texts in the value of a secret option, which may be a list, as secrets."""
+    if isinstance(value, Secret | SecretBytes | SecretStr):
+        value = value.get_secret_value()
+    if isinstance(value, Mapping):
+        value = value.values()
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    if isinstance(value, str):
+        declare_secret(value)
+    elif isinstance(value, Iterable):
+        for entry in value:
+            _declare_secrets(entry)
 
 
 def _accepts_list(annotation: Any) -> bool:

@@ -44,16 +44,17 @@ def sync_tree(folder: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, mode: int | None = None) -> Iterator[Path]:
     """Yield a temporary file that replaces `path` when the block ends.
 
     If the block raises an exception, the temporary file is deleted and `path` stays as it is. Otherwise the new file is
-    on the disk when the block ends, with the mode of the file that it replaces. Raises BadInput if `path` is a link, a
-    folder or a device, or if no file can be created in its folder.
+    on the disk when the block ends, with the permissions `mode`; by default those of the file that it replaces. Raises
+    BadInput if `path` is a link, a folder or a device, or if no file can be created in its folder.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise BadInput(f"{path} is {describe_kind(path)}: only a file can be replaced. Give another name")
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask()
+    if mode is None:
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask()
     try:
         descriptor, name = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
     except FileNotFoundError as error:
@@ -73,8 +74,10 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_whole(path: Path, content: str | bytes, mode: int | None = None) -> None:
     """Write or replace a file, completely or not at all. It is on the disk when the function returns.
+
+    The file gets the permissions `mode`. By default, it has those of the file that it replaces.
 
     Raises:
         BadInput: `path` is a link, a folder or a device, or no file can be created in its folder.
@@ -82,7 +85,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
     """
     data = content.encode() if isinstance(content, str) else content
-    with replacing(path) as temporary:
+    with replacing(path, mode) as temporary:
         temporary.write_bytes(data)
 
 

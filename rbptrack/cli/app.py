@@ -19,7 +19,6 @@ from typer.exceptions import TyperException
 from rbptrack import __version__
 from rbptrack.base.errors import BadInput, RbptrackError, file_access_error, nearest, suggestion
 from rbptrack.base.process import INTERRUPT_EXIT_CODE, Stopped, search_garbage_rarely, stop_signals_raise
-from rbptrack.base.secrets import without_password
 from rbptrack.cli import plugins
 from rbptrack.cli.catalogue import datasets, models
 from rbptrack.cli.compare import compare
@@ -225,7 +224,7 @@ def _run_with_messages(words: list[str]) -> int:
         print_problem(" ".join(f"{_error_text(error)} {_example_or_usage(error)}".split()))
         return error.exit_code
     except RbptrackError as error:
-        print_problem(without_password(str(error)), without_password(error.trace))
+        print_problem(str(error), error.trace)
         return 2 if isinstance(error, BadInput) else 1
     except RecursionError:
         print_problem("a value on the command line or in a file is nested too deeply: use fewer levels")

@@ -18,6 +18,7 @@ import typer
 
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import describe_kind
+from rbptrack.base.secrets import without_password
 from rbptrack.cli import completion
 from rbptrack.config.patterns import split_list
 from rbptrack.console.output import print_problem
@@ -153,7 +154,7 @@ class Selection:
         filters = asdict(self.filters) if self.filters else {}
         for name, value in filters.items():
             values[name] = value if isinstance(value, str) else ",".join(value)
-        return {name: value for name, value in values.items() if value}
+        return {name: without_password(value) for name, value in values.items() if value}
 
     def runs(self) -> Runs:
         """Return the measurements that pass the filters. Raises BadInput if there are none."""

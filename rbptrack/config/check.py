@@ -107,7 +107,7 @@ def refuse_secrets(values: dict[str, Any]) -> None:
         if key != "tracking.uri" and any(is_secret(name, str(element)) for element in elements):
             raise BadInput(
                 f"{key}: a config must not contain a {name if names_a_secret(name) else 'secret'}, because each "
-                "measurement stores it. Use an environment variable, such as HF_TOKEN"
+                "measurement stores it. Export an environment variable, such as HF_TOKEN; jobs inherit it"
             )
 
 

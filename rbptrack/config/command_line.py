@@ -222,7 +222,7 @@ def _check_key(word: str, key: str, choices: Choices) -> None:
             if near := nearest(word, choices.names(group)):
                 raise BadInput(f"{word}: expected key=value.{suggestion([f'{group}={near[0]}'])}")
         raise BadInput(f"{word}: expected key=value, such as model=nano/6k")
-    refuse_secrets({key: ""})
+    refuse_secrets({key: word.partition("=")[2]})
     if key.startswith(_HYDRA_KEYS) and "chdir" in word:
         raise BadInput(f"{word}: cells cannot change the folder, because all of them use the same store and paths")
     if key in GROUP_BY_KEY or is_key(key) or key.startswith(_HYDRA_KEYS) or "@" in key:

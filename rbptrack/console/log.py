@@ -8,7 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from rbptrack.base.secrets import without_password
+
 _LOGGER = logging.getLogger("rbptrack")
+
+
+class _Formatter(logging.Formatter):
+    """A formatter that hides secrets, also in tracebacks."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return without_password(super().format(record))
 
 
 class _LogFile(logging.FileHandler):
@@ -24,7 +33,7 @@ class _LogFile(logging.FileHandler):
     def __init__(self, file: Path) -> None:
         super().__init__(file, delay=True, encoding="utf-8", errors="backslashreplace")
         self.failed = False
-        self.setFormatter(logging.Formatter("%(asctime)s %(process)d %(message)s"))
+        self.setFormatter(_Formatter("%(asctime)s %(process)d %(message)s"))
 
     def _open(self):  # type: ignore[no-untyped-def]
         Path(self.baseFilename).parent.mkdir(exist_ok=True)
@@ -54,6 +63,7 @@ def log_to_file(file: Path, *, on_terminal: bool = False) -> Iterator[None]:
     handlers: list[logging.Handler] = [_LogFile(file)]
     if on_terminal:
         handlers.append(logging.StreamHandler(sys.stderr))
+        handlers[-1].setFormatter(_Formatter())
         handlers[-1].setLevel(logging.ERROR)
     for handler in handlers:
         _LOGGER.addHandler(handler)

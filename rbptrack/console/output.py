@@ -64,5 +64,5 @@ def open_in_browser(address: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Replace control characters, which a terminal would execute, by `?`."""
-    return _CONTROL.sub("?", text)
+    """Hide secrets, and replace control characters, which a terminal would execute, by `?`."""
+    return _CONTROL.sub("?", "\n".join(map(without_password, text.split("\n"))))

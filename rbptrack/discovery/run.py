@@ -17,6 +17,7 @@ from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError, first_line
 from rbptrack.base.formatting import short_path
 from rbptrack.base.process import Stopped
+from rbptrack.base.secrets import without_password
 
 T = TypeVar("T")
 _MAX_FAULT_LENGTH = 300  # characters of a plugin's exception
@@ -42,7 +43,7 @@ def call_plugin(plugin: Plugin, call: Callable[[], object], expects: type[T]) ->
     except (KeyboardInterrupt, Stopped):
         raise
     except RbptrackError as error:
-        failure = type(error)(f"{plugin.name}: {error}")
+        failure = type(error)(without_password(f"{plugin.name}: {error}"))
         failure.trace = error.trace
         raise failure from error
     except BaseException as error:
@@ -60,12 +61,13 @@ def call_plugin(plugin: Plugin, call: Callable[[], object], expects: type[T]) ->
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the type and the first line of a plugin's exception as one printable line."""
+    """Return the type and the first line of a plugin's exception as one printable line without secrets."""
     try:
         text = first_line(error)
     except Exception:  # the `__str__` of a plugin's exception may fail
         text = "its message cannot be read"
-    return f"{type(error).__name__}: {text[:_MAX_FAULT_LENGTH]}".encode(errors="backslashreplace").decode()
+    text = without_password(f"{type(error).__name__}: {text}")
+    return text[:_MAX_FAULT_LENGTH].encode(errors="backslashreplace").decode()
 
 
 def line_text(error: BaseException, file: str) -> str:

@@ -27,6 +27,7 @@ import pandas as pd
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from rbptrack.base.formatting import compact, short_hash
+from rbptrack.base.secrets import without_password
 from rbptrack.config.schema import model_name
 from rbptrack.ranks import parse_rbp_name, rbp_name, se_name
 
@@ -126,17 +127,19 @@ class Result(Part):
     """A measured number."""
 
 
-def _check_printable(text: str) -> str:
+def _check_text(text: str) -> str:
     if not text.isprintable():
         raise ValueError("must not contain control characters")
+    if without_password(text) != text:
+        raise ValueError("must not hold a password or a key")
     return text
 
 
-Text = Annotated[str, StringConstraints(max_length=MAX_TEXT_LENGTH), AfterValidator(_check_printable)]
+Text = Annotated[str, StringConstraints(max_length=MAX_TEXT_LENGTH), AfterValidator(_check_text)]
 """A text of one line. An empty text stands for an unknown value."""
 
 Name = Annotated[
-    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(_check_printable)
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(_check_text)
 ]
 """A name of a family or dataset."""
 

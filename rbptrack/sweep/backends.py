@@ -167,8 +167,7 @@ class Slurm:
             python=shlex.quote(sys.executable),
             jobs=shlex.quote(str(self.folder)),
         )
-        write_whole(path, script)
-        path.chmod(OWNER_ONLY)
+        write_whole(path, script, OWNER_ONLY)
         return path
 
 

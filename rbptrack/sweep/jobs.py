@@ -26,8 +26,9 @@ ReportOutcome = Callable[[int, Outcome], None]
 """A function that a backend calls when a cell has ended. It gets the cell's number and its outcome."""
 
 OWNER_ONLY = 0o600
-"""The mode of job files and scripts."""
+"""The permissions of job files and scripts."""
 
+_OWNER_ONLY_FOLDER = 0o700
 _START_SECONDS = 15.0  # what the start of a process, its imports and its GPU take
 _PATIENCE_SECONDS = 60.0  # how long to wait for another command that is delivering a measurement
 _CELLS = TypeAdapter(list[Cell])
@@ -62,17 +63,17 @@ def write_jobs(
     readable_cells = check_cells(cells, planner.seconds, report_outcome)
     timed = [(cell, planner.seconds(cell)) for cell in readable_cells.values()]
     folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(_OWNER_ONLY_FOLDER)
     files = []
     for number, job_cells in enumerate(group_into_jobs(timed, num_parallel=num_parallel, max_jobs=max_jobs)):
         files.append(folder / f"{number}.json")
         write_job(files[-1], job_cells)
-        files[-1].chmod(OWNER_ONLY)
     return files, readable_cells
 
 
 def write_job(path: Path, cells: Sequence[Cell]) -> None:
     """Write a job file: the cells that one process measures, as JSON."""
-    write_whole(path, _CELLS.dump_json(list(cells), indent=1))
+    write_whole(path, _CELLS.dump_json(list(cells), indent=1), OWNER_ONLY)
 
 
 def read_job(path: Path) -> list[Cell]:

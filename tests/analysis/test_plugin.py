@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
-from pydantic import Field, PositiveInt, SecretStr
+from pydantic import Field, PositiveInt, SecretBytes, SecretStr
 
 from rbptrack.analysis import Analyzer, BadInput, Report
 from rbptrack.analysis.plugin import make_plugin, make_plugin_from_words, plugin_options, plugin_summary
@@ -135,6 +135,26 @@ def test_value_of_a_secret_option_reaches_the_plugin_and_is_hidden_in_texts() ->
     plugin = make_plugin_from_words(WithLogin, ["login=correct horse", "ks=1"])
     assert plugin.login.get_secret_value() == "correct horse"
     assert "correct" not in f"{plugin!r} {without_password('login=correct horse')}"
+
+
+class WithLogins(Sample):
+    """Has options that hold secrets."""
+
+    logins: tuple[SecretStr, ...] = ()
+    key: Annotated[SecretStr, Field(min_length=12)] | None = None
+    raw: SecretBytes = SecretBytes(b"")
+
+
+def test_secrets_in_lists_unions_and_bytes_are_hidden_in_texts() -> None:
+    plugin = WithLogins(logins="battery1,staple22", key=None, raw=b"raw bytes")
+    assert [login.get_secret_value() for login in plugin.logins] == ["battery1", "staple22"]
+    assert without_password("battery1 staple22 raw bytes raw%20bytes") == "*** *** *** ***"
+
+
+def test_error_about_a_secret_does_not_show_its_value() -> None:
+    with pytest.raises(BadInput) as caught:
+        WithLogins(key="too short")
+    assert "too short" not in f"{caught.value} {caught.value.__cause__}"
 
 
 @pytest.mark.parametrize("word", ["token=1", "unit=hf_aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH"])

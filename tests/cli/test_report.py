@@ -22,6 +22,28 @@ class Faulty(Analyzer):
 '''
 
 
+FETCHES = '''
+from pydantic import SecretStr
+from rbptrack.analysis import Analyzer, Report, Runs
+
+class Fetches(Analyzer):
+    """Needs a login."""
+
+    login: SecretStr
+    """the login of the server"""
+
+    fails: bool = False
+
+    def analyze(self, runs: Runs) -> Report:
+        if self.fails:
+            raise OSError(f"401 for https://host/?login={self.login.get_secret_value()}")
+        report = Report({"q": "a number"})
+        report.headline = f"The login {self.login} has {len(self.login.get_secret_value())} characters."
+        report.add("q", 1.0, family="nano", dataset="code")
+        return report
+'''
+
+
 def test_report_writes_a_page_and_figures_and_opens_the_page(
     run_in_store: RunCommand, tmp_path: Path, opened_addresses: list[str]
 ) -> None:
@@ -50,6 +72,22 @@ def test_analyze_names_the_line_of_a_failure_and_logs_the_traceback(run_in_store
     assert len(err.splitlines()) == 1
     assert "faulty.py, line 8" in err
     assert "SystemExit: away" in (Path("mlruns") / "rbptrack.log").read_text()
+
+
+@pytest.mark.parametrize("options", ["", "fails=true", "fails=true --traceback", "unknown=1"])
+def test_secret_of_a_plugin_is_in_no_file_and_not_shown(options: str, run_in_store: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "fetches.py").write_text(FETCHES)
+    code, out, err = run_in_store(f"analyze fetches 'login=correct horse' {options} --plugins-path {tmp_path}")
+    assert code == {"": 0, "unknown=1": 2}.get(options, 1)
+    assert options or "has 13 characters" in out
+    assert "correct" not in out + err
+    for file in filter(Path.is_file, Path.cwd().rglob("*")):
+        assert not any(secret in file.read_bytes() for secret in (b"correct horse", b"correct%20horse")), file
+
+
+def test_analyze_refuses_a_secret_that_is_too_short_to_be_hidden(run_in_store: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "fetches.py").write_text(FETCHES)
+    assert run_in_store(f"analyze fetches login=abc --plugins-path {tmp_path}")[0] == 2
 
 
 def test_analyze_with_traceback_prints_the_traceback(run_in_store: RunCommand, tmp_path: Path) -> None:

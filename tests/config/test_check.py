@@ -114,6 +114,8 @@ def test_refuse_secrets_refuses_a_key_that_names_a_secret(key: str) -> None:
     [
         "launch.options.export=ALL,HF_TOKEN=hf_aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH",
         "launch.options.comment=AKIAIOSFODNN7EXAMPLE",
+        "launch.options.export='ALL,DB_PASSWORD=hunter2345'",
+        "hydra.job.env_set.X=hf_aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH",
         "dataset.files=ghp_aBcDeFgHiJkLmNoPqRsTuVwXyZ012345678",
         "dataset.where.key=Zx81kd02mmQp19sLaa0",
     ],
@@ -124,8 +126,8 @@ def test_compose_refuses_and_does_not_show_a_value_that_looks_like_a_secret(word
     assert word[-8:] not in str(caught.value)
 
 
-def test_refuse_secrets_accepts_batch_tokens_and_tokenizer() -> None:
-    refuse_secrets({"engine": {"batch_tokens": 1}, "tokenizer": "x"})
+def test_refuse_secrets_accepts_batch_tokens_tokenizer_and_the_name_of_a_variable() -> None:
+    refuse_secrets({"engine": {"batch_tokens": 1}, "tokenizer": "x", "export": "ALL,HF_TOKEN"})
 
 
 def test_check_does_not_change_the_config() -> None:

@@ -101,6 +101,7 @@ def test_files_of_jobs_can_be_read_by_their_owner_only(store: Store, configs: Co
         "0.json": 0o600,
         "job.sh": 0o600,
     }
+    assert (tmp_path / "jobs").stat().st_mode & 0o777 == 0o700
 
 
 def test_options_of_sbatch_are_quoted_and_may_have_no_value(store: Store, configs: Configs, tmp_path: Path) -> None:
