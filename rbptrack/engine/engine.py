@@ -43,22 +43,6 @@ class Engine(Protocol):
         """Notes for the user on how the scores were computed. They are read after the last batch."""
         return ()
 
-    @property
-    def pass_tokens(self) -> int:
-        """The largest number of tokens of a forward pass; 0 if the engine does not know it."""
-        return 0
-
-    @property
-    def chunk_tokens(self) -> int:
-        """The number of tokens whose logits are in memory at once; 0 if the engine does not know it."""
-        return 0
-
-    @property
-    def peak_memory_bytes(self) -> int:
-        """The largest memory in use since the engine was made, in bytes; 0 if the engine does not know it."""
-        return 0
-
-    @property
-    def padding_mass(self) -> float:
-        """The largest total probability of padding rows at any token, in the model or its reference."""
-        return 0.0
+    def results(self) -> dict[str, float]:
+        """Return the results that only the engine knows, by field of a measurement. Call it after the last batch."""
+        return {}

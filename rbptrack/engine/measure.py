@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,11 +39,7 @@ class Ranked:
         num_bytes: UTF-8 bytes of the text of the scored tokens.
         seconds: wall time of computing the scores.
         fresh_tokens: number of tokens that were scored in these seconds. The others were on disk already.
-        peak_memory_bytes: largest memory in use; 0 if it is unknown.
-        pass_tokens: largest number of tokens of a forward pass, at the end of the measurement; 0 if it is unknown.
-        chunk_tokens: number of tokens whose logits were in memory at once; 0 if it is unknown.
-        padding_mass: largest total probability of the padding rows at any token. A comparison with a reference leaves
-            these rows out.
+        engine_results: results that only the engine knows, by field.
         notes: notes for the user, such as that memory ran out.
 
     """
@@ -53,10 +49,7 @@ class Ranked:
     num_bytes: int
     seconds: float
     fresh_tokens: int
-    peak_memory_bytes: int
-    pass_tokens: int
-    chunk_tokens: int
-    padding_mass: float
+    engine_results: Mapping[str, float]
     notes: tuple[str, ...]
 
     @property
@@ -68,13 +61,10 @@ class Ranked:
         """Return the results of the measurement that ranks do not determine. Unknown results are None."""
         nats = self.sums.histogram.ce * self.sums.histogram.num_tokens
         return {
+            **self.engine_results,
             "bits_per_byte": nats / (math.log(2) * self.num_bytes) if self.num_bytes else None,
-            "padding_mass": self.padding_mass if "kl" in self.sums.means else None,
             "seconds": self.seconds,
             "tokens_per_second": self.fresh_tokens / self.seconds if self.fresh_tokens and self.seconds else None,
-            "peak_memory_bytes": self.peak_memory_bytes or None,
-            "batch_tokens": self.pass_tokens or None,
-            "chunk_tokens": self.chunk_tokens or None,
         }
 
     def first_choices(self) -> list[int]:
@@ -146,10 +136,7 @@ def measure(
         num_bytes=int(corpus.num_bytes.sum(where=corpus.is_target)),
         seconds=seconds,
         fresh_tokens=sums.histogram.num_tokens - saved_tokens,
-        peak_memory_bytes=engine.peak_memory_bytes,
-        pass_tokens=engine.pass_tokens,
-        chunk_tokens=engine.chunk_tokens,
-        padding_mass=engine.padding_mass,
+        engine_results=engine.results(),
         notes=tuple(engine.notes),
     )
 

@@ -61,6 +61,7 @@ class Transformers(Engine):
 
     Attributes:
         workers: the number of batches that are computed at once.
+        chunk_tokens: the number of tokens whose logits each worker has in memory at once. It falls if memory runs out.
 
     Raises:
         BadInput: a sequence is longer than the model's limit, or the head has no row for a target.
@@ -78,7 +79,7 @@ class Transformers(Engine):
         self.workers = 1 if runs_one_batch else min(threads, _MAX_WORKERS)
         self._threads_per_worker = max(1, threads // self.workers)
         self._batch_tokens = config.batch_tokens or self._fitting_batch_tokens(longest)
-        self._chunk_tokens = self._fitting_chunk_tokens(config.chunk_tokens)
+        self.chunk_tokens = self._fitting_chunk_tokens(config.chunk_tokens)
         self._notes: list[str] = []
         self._max_pass_tokens = 2**62  # largest number of tokens of a forward pass; it falls if memory runs out
         self._halvings = 0  # how often a size was halved because memory ran out
@@ -99,29 +100,23 @@ class Transformers(Engine):
         return self._batch_tokens
 
     @property
-    def pass_tokens(self) -> int:
-        """The largest number of tokens of a forward pass, padding included. It falls if memory runs out."""
-        return self._batch_tokens
-
-    @property
-    def chunk_tokens(self) -> int:
-        """The number of tokens whose logits each worker has in memory at once. It falls if memory runs out."""
-        return self._chunk_tokens
-
-    @property
     def notes(self) -> Sequence[str]:
         """Notes on the model, on memory that ran out, and on a reduction that could not be compiled."""
         return (*self._model.notes, *self._notes)
 
-    @property
-    def peak_memory_bytes(self) -> int:
-        """The largest memory in use since this engine was made. On CUDA, it is the memory of torch's allocator."""
-        return _peak_memory(self._model.device)
+    def results(self) -> dict[str, float]:
+        """Return the memory and the sizes that were used; with a reference, also the padding rows' largest probability.
 
-    @property
-    def padding_mass(self) -> float:
-        """The largest total probability of padding rows at any token, in either model. 0 without a reference."""
-        return float(self._padding_mass)
+        The memory is the largest in use since this engine was made; on CUDA, that of torch's allocator.
+        """
+        results: dict[str, float] = {
+            "peak_memory_bytes": _peak_memory(self._model.device),
+            "batch_tokens": self.batch_tokens,
+            "chunk_tokens": self.chunk_tokens,
+        }
+        if self._model.reference is not None:
+            results["padding_mass"] = float(self._padding_mass)
+        return results
 
     def run(self, batches: Iterable[Batch]) -> Generator[tuple[Batch, Scores], None, None]:
         """Yield each batch with its scores, in order. The scores are on the model's device.
@@ -244,7 +239,7 @@ class Transformers(Engine):
             half_chunk = self.chunk_tokens // 2
             is_divisible = batch.num_sequences > 1
             if half_chunk >= _MIN_CHUNK and (self._halvings % 2 == 0 or not is_divisible):
-                self._chunk_tokens = half_chunk
+                self.chunk_tokens = half_chunk
                 note = f"out of memory: the head's chunk is now {half_chunk} tokens"
             elif is_divisible:
                 self._max_pass_tokens = batch.size // 2

@@ -84,7 +84,7 @@ def test_measure_returns_the_metrics_of_its_rank_table(model: Any, corpus: Corpu
     assert measurement.num_bytes == num_bytes
     bits = -float(expected["logprob"].double().sum()) / np.log(2)
     assert measurement.results()["bits_per_byte"] == pytest.approx(bits / num_bytes, rel=1e-5)
-    assert measurement.peak_memory_bytes > 0
+    assert measurement.engine_results["peak_memory_bytes"] > 0
 
 
 def test_measure_adds_the_ties_of_all_sections(model: Any, corpus: Corpus, tmp_path: Path) -> None:
@@ -163,7 +163,9 @@ def test_measure_with_a_reference_adds_columns_and_keeps_ranks(
     assert np.array_equal(compared.ranks.column("greater"), plain.ranks.column("greater"))
     assert compared.sums.means["kl"] == pytest.approx(float(compared.ranks.column("kl").astype(float).mean()))
     assert 0 < compared.sums.means["acceptance"] < 1
-    assert compared.padding_mass == pytest.approx(largest_padding(model_with_reference, corpus), rel=1e-4)
+    assert compared.engine_results["padding_mass"] == pytest.approx(
+        largest_padding(model_with_reference, corpus), rel=1e-4
+    )
     assert "kl" not in plain.sums.means
 
 
@@ -392,8 +394,8 @@ def test_measure_halves_chunk_and_batch_if_memory_runs_out(
     progress: list[int] = []
     cramped = with_little_memory(model, 100, fail)
     measurement = measure_model(cramped, corpus, tmp_path, config=engine, progress=progress.append)
-    assert measurement.chunk_tokens < 64
-    assert measurement.pass_tokens <= 100
+    assert measurement.engine_results["chunk_tokens"] < 64
+    assert measurement.engine_results["batch_tokens"] <= 100
     # There is a note for each time that a size was halved: once for the chunk and once for the batch, and more if
     # several threads ran out of memory one after the other.
     assert len(measurement.notes) >= 2
