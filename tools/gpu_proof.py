@@ -42,10 +42,10 @@ from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine import Transformers, measure, transformers
 from rbptrack.models.causal import CausalModel, split_model
-from rbptrack.models.device import set_precision
+from rbptrack.models.device import set_full_precision
 from rbptrack.ranks import RankTable
 from rbptrack.scoring import Head, Scorer, Scores
-from rbptrack.scoring.scorer import FLOAT32_ROUNDING, can_fuse, eager_reduction, one_pass_reduction
+from rbptrack.scoring.scorer import can_fuse, eager_reduction, one_pass_reduction, rounding_errors
 from rbptrack.sweep import resolve
 from rbptrack.sweep.load import Loader
 from tests.tiny_models import ARCHITECTURES, HEAD_ROWS, random_model
@@ -53,7 +53,6 @@ from tests.tiny_models import ARCHITECTURES, HEAD_ROWS, random_model
 ARCHITECTURE_TOKENS = 4000
 CHUNK = 4096  # tokens
 BLOCK = 64  # rows of float64 logits that are in memory at once
-TF32_ROUNDING = 5e-3  # of a product in TF32, relative to the row's largest logit
 
 DTYPES = (torch.float32, torch.bfloat16)  # of the weights
 
@@ -71,7 +70,6 @@ class Scale:
         tokens: the number of tokens in the shorter corpus for the speed. Models with more than a billion parameters
             get an eighth of them.
         seconds: the time of the bare forward pass on the longer corpus, at least.
-        tf32: the settings of TF32 for float32 products.
         words: the arguments that choose the demo's cells.
 
     """
@@ -81,7 +79,6 @@ class Scale:
     rows: int
     tokens: int
     seconds: float
-    tf32: Sequence[bool]
     words: Sequence[str]
 
 
@@ -92,7 +89,6 @@ SCALES = {
         rows=4133,
         tokens=65_536,
         seconds=2.0,
-        tf32=(False, True),
         words=("model=nano/*", "dataset=pydocs,stdlib", "dataset.documents=20"),
     ),
     "cpu": Scale(
@@ -101,7 +97,6 @@ SCALES = {
         rows=133,
         tokens=1100,
         seconds=0.02,
-        tf32=(False,),
         words=("model=nano/6k", "dataset=pydocs", "dataset.documents=2"),
     ),
 }
@@ -111,10 +106,7 @@ SCALES = {
 def against_float64(scale: Scale, device: str) -> Iterator[Row]:
     """Compare the scores of random hidden states with float64 logits. Random targets have ranks of all magnitudes."""
     generator = torch.Generator(device=device).manual_seed(0)
-    for shape, dtype, tf32 in product(scale.shapes, DTYPES, scale.tf32):
-        if tf32 and dtype != torch.float32:
-            continue
-        set_precision(tf32)
+    for shape, dtype in product(scale.shapes, DTYPES):
         vocab_size = scale.vocab_size or SHAPES[shape]["vocab_size"]
         width = SHAPES[shape]["hidden_size"]
         weight = (torch.randn(vocab_size, width, device=device, generator=generator) * 3 / width**0.5).to(dtype)
@@ -123,21 +115,16 @@ def against_float64(scale: Scale, device: str) -> Iterator[Row]:
         scorer = Scorer(Head(weight), chunk_tokens=256)
         scores = scorer(hidden, targets)
         rank = (scores["greater"] + scores["ties"] + 1).long()
-        differences = _differences(
-            hidden, weight, targets, rank, scores["logprob"], TF32_ROUNDING if tf32 else FLOAT32_ROUNDING
-        )
-        case = f"{shape}, |V| = {vocab_size:,}, {'TF32' if tf32 else _dtype_name(dtype)}"
+        differences = _differences(hidden, weight, targets, rank, scores["logprob"])
+        case = f"{shape}, |V| = {vocab_size:,}, {_dtype_name(dtype)}"
         yield {"step": "against float64", "what": case, "rows": scale.rows, **differences, "note": scorer.note}
-    set_precision(False)
 
 
-def _differences(
-    hidden: Tensor, weight: Tensor, targets: Tensor, rank: Tensor, logprob: Tensor, rounding: float
-) -> dict[str, float]:
+def _differences(hidden: Tensor, weight: Tensor, targets: Tensor, rank: Tensor, logprob: Tensor) -> dict[str, float]:
     """Count the ranks that differ from those of float64 logits, and find the largest error of ln p in nats.
 
     Rounding can move a rank by at most the number of other entries whose logits are closer to the target's logit than
-    `rounding` times the row's largest logit. `moved` counts the ranks that differ. `unexplained` counts the ranks that
+    the largest rounding error of float32. `moved` counts the ranks that differ. `unexplained` counts the ranks that
     differ by more than rounding can explain.
     """
     moved = 0
@@ -148,7 +135,7 @@ def _differences(
         logits = hidden[rows].double() @ weight.double().T
         target_logit = logits.gather(1, targets[rows, None])
         places_moved = (rank[rows] - (logits >= target_logit).sum(1)).abs()
-        tolerance = rounding * logits.abs().amax(1, keepdim=True).clamp(min=1)
+        tolerance = rounding_errors(logits)
         near_entries = ((logits - target_logit).abs() <= tolerance).sum(1) - 1  # without the target
         moved += int((places_moved > 0).sum())
         unexplained += int((places_moved > near_entries).sum())
@@ -320,11 +307,11 @@ def demo(scale: Scale, device: str) -> Iterator[Row]:
         yield {"step": "demo", "what": f"{config.model.name} / {config.dataset.name}", **_table_differences(*tables)}
 
 
-def _measure(model: CausalModel, corpus: Corpus) -> tuple[RankTable, int]:
+def _measure(model: CausalModel, corpus: Corpus) -> tuple[RankTable, float]:
     """Measure a model on a corpus. Returns the ranks, in memory, and the peak memory in bytes."""
     with TemporaryDirectory() as folder:
         measurement = measure(Transformers(model, corpus, EngineConfig()), corpus, ks=(1,), folder=Path(folder))
-        return measurement.ranks, measurement.peak_memory_bytes
+        return measurement.ranks, measurement.engine_results["peak_memory_bytes"]
 
 
 def _dtype_name(dtype: torch.dtype) -> str:
@@ -354,7 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    set_precision(False)
+    set_full_precision()
     rows: list[Row] = []
     for step in steps:
         for row in step(SCALES[device], device):

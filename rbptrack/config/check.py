@@ -17,7 +17,7 @@ from rbptrack.base.files import read_small
 from rbptrack.base.secrets import is_secret, names_a_secret, refuse_password
 from rbptrack.config.keys import dotted_items
 from rbptrack.config.paths import user_path
-from rbptrack.config.schema import Candidates, Config, DatasetConfig, Dtype, ModelConfig, Rank, SequenceRule
+from rbptrack.config.schema import Candidates, Config, DatasetConfig, ModelConfig, Rank, SequenceRule
 
 MAX_NAME_LENGTH = 200
 """The largest number of characters in the name of a family, size, dataset, sweep or experiment."""
@@ -124,10 +124,6 @@ def _check_model(model: ModelConfig, section: str) -> None:
     if model.gguf and not model.gguf.lower().endswith(".gguf"):
         raise BadInput(f"{section}.gguf must name a file that ends in .gguf; got {model.gguf!r}")
     _check_minima(model, section, seed=0, training_tokens=0)
-    if model.tf32 and model.dtype is not Dtype.float32:
-        raise BadInput(
-            f"{section}.tf32 needs {section}.dtype=float32, because it rounds float32 products; got {model.dtype.value}"
-        )
     if model.chat_template:
         template = read_small(user_path(model.chat_template), f"{section}.chat_template")
         if not template.strip():
@@ -146,7 +142,7 @@ def _check_server(config: Config) -> None:
         return
     check_server_address(model.server, config.engine.key_variable)
     local = ModelConfig()
-    for name in ("gguf", "dtype", "tf32", "pickles", "device", "device_map", "max_memory", "attention"):
+    for name in ("gguf", "dtype", "pickles", "device", "device_map", "max_memory", "attention"):
         if getattr(model, name) != getattr(local, name):
             raise BadInput(
                 f"model.{name} is for models that run here. Set it where you start the server, and leave it out"

@@ -98,7 +98,6 @@ class ModelConfig:
     tokenizer: str = ""  # repository or folder of the tokenizer, if it is not the model's own
     pickles: bool = False  # if there are no safetensors, read pickled weights with torch's weights-only loader
     dtype: Dtype = Dtype.float32  # precision of the weights
-    tf32: bool = False  # use TF32 for float32 products on CUDA; part of a measurement's identity
     device: str = "auto"  # cuda, cuda:1 or cpu; auto: a GPU if there is one
     device_map: str = ""  # auto: accelerate spreads the model over GPUs, memory and disk; empty: one device
     max_memory: dict[str, str] = field(default_factory=dict)  # with device_map: max_memory.0=20GiB max_memory.cpu=60GiB

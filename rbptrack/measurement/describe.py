@@ -91,13 +91,10 @@ def config_yaml(config: CellConfig) -> str:
 
 
 def precision(model: ModelConfig) -> str:
-    """Return the precision of a model's forward pass; `tf32` if float32 products are computed in TF32.
-
-    The precision of a server is unknown, an empty text, unless the user says it.
-    """
+    """Return the precision of a model's forward pass. It is empty for a server, unless the user says it."""
     if model.server:
         return model.server_dtype.value if model.server_dtype else ""
-    return "tf32" if model.tf32 and model.dtype is Dtype.float32 else model.dtype.value
+    return model.dtype.value
 
 
 def software() -> str:

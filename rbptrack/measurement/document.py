@@ -223,7 +223,7 @@ class Measurement(BaseModel):
         Text,
         Key(
             MODEL,
-            "precision of the forward pass; `tf32` if float32 products are computed in TF32",
+            "precision of the forward pass",
             LAW,
             importable=True,
             of_model=True,

@@ -27,13 +27,11 @@ def placement(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
     If the config has no device map, the arguments are empty, and the whole model is on the device.
 
     Raises:
-        BadInput: the device does not exist on this machine, TF32 is requested without a CUDA device, the device map is
-            unknown, or `max_memory` is set without a device map.
+        BadInput: the device does not exist on this machine, the device map is unknown, or `max_memory` is set without a
+            device map.
 
     """
     device = torch_device(config.device)
-    if config.tf32 and device.type != "cuda":
-        raise BadInput("model.tf32=true needs a CUDA device: other devices do not have TF32")
     if not config.device_map:
         if config.max_memory:
             raise BadInput("model.max_memory= is only used with a device map: give model.device_map=auto, too")
@@ -46,13 +44,13 @@ def placement(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
     return device, options
 
 
-def set_precision(tf32: bool) -> None:
-    """Switch TF32 on or off for this process, and always sum products of half-precision numbers in float32.
+def set_full_precision() -> None:
+    """Switch TF32 off for this process, and sum products of half-precision numbers in float32.
 
     TF32 concerns matrix products and convolutions. cuDNN uses it by default.
     """
-    torch.set_float32_matmul_precision("high" if tf32 else "highest")
-    torch.backends.cudnn.allow_tf32 = tf32
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
 
@@ -68,7 +66,7 @@ def float32_products() -> Iterator[None]:
     matmul_precision = None
     with suppress(RuntimeError):
         matmul_precision = torch.get_float32_matmul_precision()
-    set_precision(False)
+    set_full_precision()
     try:
         yield
     finally:
@@ -79,7 +77,7 @@ def float32_products() -> Iterator[None]:
 
 
 def _precision_settings() -> list[tuple[Any, str]]:
-    """List the settings of torch that `set_precision` changes, as pairs of object and attribute.
+    """List the settings of torch that `set_full_precision` changes, as pairs of object and attribute.
 
     The precision of float32 matrix products is not in the list, because torch reads and sets it by functions.
     """

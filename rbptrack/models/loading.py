@@ -20,7 +20,7 @@ from rbptrack.models.architecture import (
 )
 from rbptrack.models.causal import CausalModel, split_model
 from rbptrack.models.checkpoint import check_layers, check_loaded, check_stored_types, model_notes
-from rbptrack.models.device import is_out_of_memory, placement, set_precision, torch_device
+from rbptrack.models.device import is_out_of_memory, placement, set_full_precision, torch_device
 from rbptrack.models.gguf_file import check_gguf_size, check_gguf_tensors, gguf_path, gguf_type, read_gguf
 from rbptrack.models.quantised import convert_quantised, quantisation_method
 from rbptrack.sources.manifest import reading
@@ -48,7 +48,7 @@ def load_model(
 
     """
     device, spread_options = placement(config)
-    set_precision(config.tf32)
+    set_full_precision()
     with reading(pinned.files):
         module = _load_module(config, pinned, **spread_options)
         if not spread_options:

@@ -31,9 +31,6 @@ A temporary array above 32 MB is returned to the operating system after each use
 times as long as the arithmetic.
 """
 
-FLOAT32_ROUNDING = 2e-5
-"""The largest rounding error of a float32 logit, relative to the largest logit of its token."""
-
 FUSED_UNITS = 64
 """The fused kernel multiplies this number of hidden units at once. The width of its head must be a multiple of it."""
 
@@ -45,6 +42,7 @@ and 4% less at 4,096, which is less than the error of this arithmetic (docs/expl
 Triton multiplies more slowly than torch at any width.
 """
 
+_FLOAT32_ROUNDING = 2e-5  # the largest rounding error of a float32 logit, relative to the largest logit of its token
 _WEIGHTS_BLOCK = 4_000_000  # half-precision weights that are converted to float32 at once; they take 16 MB
 _SPAN = 256  # entries; a row is searched for its largest entry in spans of this length
 _LOG2_E = math.log2(math.e)
@@ -137,7 +135,7 @@ class Scorer:
         target_logits = logits.gather(1, targets[checked, None])
         expected = eager_reduction(logits, target_logits)
         computed = {name: column[checked] for name, column in scores.items()}
-        tolerance = rounding_errors(logits, FLOAT32_ROUNDING)
+        tolerance = rounding_errors(logits)
         near = (logits - target_logits).abs() <= tolerance
         top_logits = logits.gather(1, torch.stack([computed["top"], expected["top"]], 1).long())
         tops_are_near = (top_logits[:, :1] >= top_logits[:, 1:] - tolerance)[expected["logprob"].isfinite()]
@@ -320,6 +318,6 @@ def agree(computed: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, mov
     return bool((torch.maximum(strict_moves.abs(), rank_moves.abs()) <= moves)[is_finite].all())
 
 
-def rounding_errors(logits: Tensor, rounding: float) -> Tensor:
-    """Return the largest rounding error of each token's logits, (tokens, 1): `rounding` times its largest logit."""
-    return rounding * logits.nan_to_num(0.0, 0.0, 0.0).abs().amax(1, keepdim=True).clamp(min=1)
+def rounding_errors(logits: Tensor) -> Tensor:
+    """Return the largest rounding error of each token's logits in float32, (tokens, 1)."""
+    return _FLOAT32_ROUNDING * logits.nan_to_num(0.0, 0.0, 0.0).abs().amax(1, keepdim=True).clamp(min=1)

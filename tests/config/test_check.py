@@ -13,7 +13,7 @@ import pytest
 from rbptrack.base.errors import BadInput
 from rbptrack.config.check import check, refuse_secrets
 from rbptrack.config.compose import compose
-from rbptrack.config.schema import Config, DatasetConfig, Dtype, KConfig, ModelConfig, SequenceRule
+from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig, SequenceRule
 
 
 def config_with(**changes: Any) -> Config:
@@ -68,7 +68,6 @@ def test_check_accepts_valid_configs(changes: dict[str, Any]) -> None:
         {"model__gguf": "model.bin"},
         {"model__seed": -1},
         {"model__training_tokens": float("nan")},
-        {"model__tf32": True, "model__dtype": Dtype.bfloat16},
         {"model__chat_template": "/nowhere.jinja"},
         {"dataset__where": {"token": "x"}},
         {"tracking__uri": "postgresql://ann:s3cret@db/runs"},

@@ -32,7 +32,6 @@ def plain_fingerprint(tmp_path_factory: pytest.TempPathFactory) -> str:
     [
         ["model=nano/15k"],
         ["model.dtype=bfloat16"],
-        ["model.tf32=true"],
         ["dataset=stdlib"],
         ["dataset.documents=4"],
         ["dataset.seed=43"],
