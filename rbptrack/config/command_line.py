@@ -17,7 +17,7 @@ from rbptrack.base.errors import BadInput, nearest, suggestion, unknown_name
 from rbptrack.base.secrets import shown_address
 from rbptrack.config.check import refuse_secrets
 from rbptrack.config.keys import is_free_key, is_key, key_types, suggested_keys
-from rbptrack.config.paths import config_folders, package_folder, user_path
+from rbptrack.config.paths import config_folders, user_path
 from rbptrack.config.patterns import (
     GROUP_BY_KEY,
     is_pattern,
@@ -180,11 +180,8 @@ def _format_show_flags(flags: argparse.Namespace) -> list[str]:
 
 
 def _config_folder(text: str) -> Path:
-    if text.startswith("pkg://"):
-        folder = package_folder(text.removeprefix("pkg://").replace("/", "."))
-    else:
-        folder = user_path(text.removeprefix("file://"))
-    if folder is None or not folder.is_dir():
+    folder = user_path(text.removeprefix("file://"))
+    if not folder.is_dir():
         raise BadInput(f"{text}: this folder of configs does not exist")
     return folder.absolute()
 

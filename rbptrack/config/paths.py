@@ -5,16 +5,12 @@ In a checkout of the repository, conf/ and plugins/ are next to the package. In 
 
 from __future__ import annotations
 
-import importlib.util
 import os
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from rbptrack.base.errors import BadInput
 
 _PACKAGE = Path(__file__).parent.parent
-CONFIG_ENTRY_POINTS = "rbptrack.configs"
-"""The group of entry points through which other packages offer folders of configs."""
 
 
 def conf_folder() -> Path:
@@ -60,35 +56,12 @@ def user_path(text: str) -> Path:
 
 
 def config_folders() -> list[Path]:
-    """Return the folders that are always searched for configs.
-
-    The list has the folder that ships with rbptrack, `conf/` in the working folder, and the folders that other packages
-    offer through entry points.
-    """
+    """Return the folders that are always searched for configs: that of rbptrack, and `conf/` in the working folder."""
     folders = [conf_folder()]
     user_folder = Path.cwd() / "conf"
     if user_folder.is_dir() and user_folder.resolve() != folders[0].resolve():
         folders.append(user_folder)
-    for point in entry_points(group=CONFIG_ENTRY_POINTS):
-        folder = package_folder(point.value)
-        if folder is None:
-            raise BadInput(
-                f"the folder of configs {point.value}, which an installed package offers under the name {point.name}, "
-                "cannot be found: install that package again, or remove it"
-            )
-        folders.append(folder)
     return folders
-
-
-def package_folder(name: str) -> Path | None:
-    """Return the folder of a package, or None if the package cannot be imported."""
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        return None
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    return Path(next(iter(spec.submodule_search_locations)))
 
 
 def _shipped_folder(name: str) -> Path:
