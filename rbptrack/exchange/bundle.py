@@ -31,14 +31,17 @@ from rbptrack.exchange.intake import imported_line
 from rbptrack.measurement.build import compute_histogram, faults_of_ranks
 from rbptrack.measurement.columns import labels_of
 from rbptrack.measurement.files import (
+    CONFIG_FILE,
     DOCUMENTS_FILE,
     HISTOGRAM_FILE,
+    MEASUREMENT_FILES,
     RANKS_FILE,
     RECORD_FILE,
     TOKENS_FILE,
     UNSCORED_FILE,
 )
 from rbptrack.measurement.record import MeasurementRecord, parse_measurement, read_measurement
+from rbptrack.ranks.prompt_logprobs import TOKEN_ID
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.names import READING_FILE
 
@@ -46,14 +49,13 @@ MAX_UNPACKED_BYTES = 64 * 2**30
 """The largest unpacked size of a bundle, in bytes."""
 
 _MANIFEST = "bundle.json"
-_BUNDLED_FILES = (RECORD_FILE, RANKS_FILE, DOCUMENTS_FILE, UNSCORED_FILE, TOKENS_FILE)
+_BUNDLED_FILES = {RECORD_FILE, *MEASUREMENT_FILES} - {HISTOGRAM_FILE, CONFIG_FILE}
 _ENTRY_NAME = re.compile(rf"[0-9a-f]{{64}}/({'|'.join(map(re.escape, _BUNDLED_FILES))})")
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DAMAGE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, struct.error)
 _MAX_RATIO = 200  # largest ratio of unpacked to packed size of an entry; tables are already compressed
 _MAX_CLOCK_DIFFERENCE = 86_400  # seconds between the clocks of two machines
 _MAX_ROWS_OF_SMALL_FILES = 2**16  # a table with more rows must take at least one byte per row
-_TOKEN_ID = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
 _MAX_ENTRY_BYTES = {RECORD_FILE: 2**24, TOKENS_FILE: 2**30, _MANIFEST: 2**16}
 """The largest unpacked sizes, in bytes, of the entries that are read into memory as a whole."""
 
@@ -258,7 +260,7 @@ def _check_unscored(table: pa.Table) -> None:
 def _check_tokens(texts: Any) -> None:
     """Raise RbptrackError if the texts of tokens are not a mapping of token ids to texts."""
     if not isinstance(texts, dict) or not all(
-        _TOKEN_ID.fullmatch(token_id) and isinstance(text, str) for token_id, text in texts.items()
+        TOKEN_ID.fullmatch(token_id) and isinstance(text, str) for token_id, text in texts.items()
     ):
         raise RbptrackError(f"{TOKENS_FILE} must be a JSON object with a text for each token id")
     try:

@@ -23,15 +23,7 @@ from rbptrack.base.errors import (
 from rbptrack.base.files import sha256
 from rbptrack.measurement.build import faults_of_ranks
 from rbptrack.measurement.document import FINGERPRINT_TAG, TAG_PREFIX, Label, names_of
-from rbptrack.measurement.files import (
-    CONFIG_FILE,
-    DOCUMENTS_FILE,
-    HISTOGRAM_FILE,
-    RANKS_FILE,
-    RECORD_FILE,
-    TOKENS_FILE,
-    UNSCORED_FILE,
-)
+from rbptrack.measurement.files import MEASUREMENT_FILES, RANKS_FILE, RECORD_FILE
 from rbptrack.measurement.record import MeasurementRecord, Record, parse_record, read_record, record_seal
 from rbptrack.tracking.names import SCORES_FILE, Kind, Tag
 from rbptrack.tracking.writer import dataset_input
@@ -46,10 +38,6 @@ _NOT_COMPARED = frozenset(
     {Tag.SEAL, Tag.WRITER, Tag.DAMAGED, Tag.TRAINING_RUN, *(TAG_PREFIX + label for label in names_of(Label))}
 )
 """Tags that are not in records, and labels, which everybody may change."""
-
-_FILES_OF_RBPTRACK = (
-    CONFIG_FILE, DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE, SCORES_FILE, TOKENS_FILE, UNSCORED_FILE,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -215,7 +203,7 @@ def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
         if isinstance(record, MeasurementRecord) and RANKS_FILE in record.files and not damaged:
             yield from _faults_of_numbers(record, folder)
         # Users may add files with other names.
-        for file in sorted(stored_files.intersection(_FILES_OF_RBPTRACK) - record.files.keys()):
+        for file in sorted(stored_files.intersection([*MEASUREMENT_FILES, SCORES_FILE]) - record.files.keys()):
             yield f"{file} was added"
 
 
