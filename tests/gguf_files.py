@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,11 @@ import numpy as np
 import torch
 import transformers
 
+from tests.tiny_models import byte_level
+
 F32 = gguf.GGMLQuantizationType.F32
+Q8_0 = gguf.GGMLQuantizationType.Q8_0
+SPECIAL_TOKENS = ["<|endoftext|>", "<|im_start|>"]
 SHAPE: dict[str, Any] = {
     "vocab_size": 400,
     "hidden_size": 64,
@@ -124,11 +129,7 @@ def model_tensors(architecture: str, model: Any) -> dict[str, np.ndarray[Any, An
 
 def byte_level_keys(pre: str = "gpt-2", **changes: Any) -> dict[str, Any]:
     """Return the keys of a byte-level tokenizer of 400 tokens. A change to None leaves a key out."""
-    import json
-
-    from tests.tiny_models import byte_level
-
-    model = json.loads(byte_level(["<|endoftext|>", "<|im_start|>"]).to_str())["model"]
+    model = json.loads(byte_level(SPECIAL_TOKENS).to_str())["model"]
     tokens = sorted(model["vocab"], key=model["vocab"].get)
     keys: dict[str, Any] = {
         "model": "gpt2",
@@ -144,9 +145,16 @@ def byte_level_keys(pre: str = "gpt-2", **changes: Any) -> dict[str, Any]:
 
 
 def write_keys(
-    path: Path, architecture: str, keys: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, Any]]
+    path: Path,
+    architecture: str,
+    keys: Mapping[str, Any],
+    tensors: Mapping[str, np.ndarray[Any, Any]],
+    matrices: gguf.GGMLQuantizationType = F32,
 ) -> None:
-    """Write a GGUF file with keys and tensors. Python's types decide the types of the values."""
+    """Write a GGUF file with keys and tensors. Python's types decide the types of the values.
+
+    `matrices` is the type of matrices. All other tensors are float32.
+    """
     writer = gguf.GGUFWriter(path, architecture)
     for name, value in keys.items():
         if name == "general.architecture":
@@ -162,8 +170,8 @@ def write_keys(
         else:
             writer.add_array(name, value)
     for name, values in tensors.items():
-        kind = gguf.GGMLQuantizationType.F32
-        writer.add_tensor(name, values.astype(np.float32), raw_dtype=kind)
+        kind = matrices if values.ndim == 2 else F32
+        writer.add_tensor(name, gguf.quants.quantize(values.astype(np.float32), kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -182,3 +190,16 @@ def write_model(
     all_keys = {**model_keys(architecture, model.config), **byte_level_keys(), **(keys or {})}
     all_keys = {name: value for name, value in all_keys.items() if value is not None}
     write_keys(path, architecture, all_keys, model_tensors(architecture, model) | dict(tensors or {}))
+
+
+def write_quantised(path: Path) -> Any:
+    """Write a Qwen 2 with matrices in Q8_0. Returns the model with the dequantised weights of the file."""
+    model = random_model("qwen2")
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim == 2:
+                packed = gguf.quants.quantize(weight.numpy(), Q8_0)
+                weight.copy_(torch.from_numpy(gguf.quants.dequantize(packed, Q8_0)))
+    keys = {**model_keys("qwen2", model.config), **byte_level_keys("qwen2")}
+    write_keys(path, "qwen2", keys, model_tensors("qwen2", model), Q8_0)
+    return model

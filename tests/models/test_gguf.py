@@ -11,11 +11,12 @@ import torch
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from rbptrack.base.errors import BadInput
-from rbptrack.models.gguf_file import gguf_config, read_gguf
+from rbptrack.models.gguf_file import gguf_config, gguf_path, gguf_type, read_gguf
+from rbptrack.models.gguf_tokenizer import check_gguf_tokens
 from rbptrack.models.tokenizer import load_tokenizer
 from rbptrack.sources.pin import Pinned, pin_model
 from tests.models.conftest import Load
-from tests.tiny_models import model_config
+from tests.tiny_models import byte_level, model_config, pinned_tokenizer, write_checkpoint
 
 files: Any = pytest.importorskip("tests.gguf_files", exc_type=ImportError)
 TOKENS = torch.randint(2, 400, (1, 120), generator=torch.Generator().manual_seed(1))
@@ -304,3 +305,55 @@ def test_load_tokenizer_merges_by_score_and_follows_add_space_prefix(
         "<0xC3>",
         "<0xA9>",
     ]
+
+
+def test_load_model_reads_config_and_dequantised_weights_from_a_gguf_file(tmp_path: Path, load: Load) -> None:
+    plain = files.write_quantised(tmp_path / "toy-Q8_0.gguf")
+    model = load(tmp_path, gguf="toy-Q8_0.gguf")
+    tokens = torch.arange(40)[None]
+    with torch.inference_mode():
+        assert torch.equal(model.backbone.full_logits(tokens), plain(tokens).logits)
+    assert model.quantisation == "Q8_0"
+    assert model.notes == ("its weights are read from toy-Q8_0.gguf and dequantised",)
+
+
+def test_load_model_refuses_a_gguf_file_that_was_cut(tmp_path: Path, load: Load) -> None:
+    files.write_quantised(tmp_path / "toy-Q8_0.gguf")
+    (tmp_path / "cut.gguf").write_bytes((tmp_path / "toy-Q8_0.gguf").read_bytes()[:-64])
+    with pytest.raises(BadInput) as caught:
+        load(tmp_path, gguf="cut.gguf")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("file_type", "name"), [(15, "Q4_K_M"), (0, "F32"), (9999, "Q8_0"), (None, "Q8_0")])
+def test_gguf_type_reads_the_header_or_the_type_of_most_weights(
+    tmp_path: Path, file_type: int | None, name: str
+) -> None:
+    """The header may lack the type, or have a number that is not known. Most weights of this file are in Q8_0."""
+    keys = {} if file_type is None else {"general.file_type": file_type}
+    tensors = {"norm": np.zeros(8), "layer": np.zeros((32, 32))}
+    files.write_keys(tmp_path / "toy.gguf", "llama", keys, tensors, files.Q8_0)
+    assert gguf_type(read_gguf(tmp_path / "toy.gguf")) == name
+
+
+@pytest.fixture
+def pinned_gguf(tmp_path: Path) -> Pinned:
+    files.write_quantised(tmp_path / "toy-Q8_0.gguf")
+    return pin_model(model_config(tmp_path, gguf="toy-Q8_0.gguf"))
+
+
+def test_check_gguf_tokens_accepts_the_tokenizer_of_the_file_and_of_its_model(
+    pinned_gguf: Pinned, tmp_path: Path
+) -> None:
+    check_gguf_tokens("toy", read_gguf(gguf_path(pinned_gguf)), load_tokenizer(pinned_gguf))
+    (tmp_path / "plain").mkdir()
+    byte_level(files.SPECIAL_TOKENS).save(str(tmp_path / "plain/tokenizer.json"))
+    check_gguf_tokens("toy", read_gguf(gguf_path(pinned_gguf)), load_tokenizer(pinned_tokenizer(tmp_path / "plain")))
+
+
+def test_check_gguf_tokens_refuses_a_smaller_tokenizer_of_another_model(pinned_gguf: Pinned, tmp_path: Path) -> None:
+    """All its ids are rows of the head, so only the texts of the tokens show that it is wrong."""
+    write_checkpoint("llama2", tmp_path / "other")
+    other = load_tokenizer(pinned_tokenizer(tmp_path / "other"))
+    with pytest.raises(BadInput, match="another model"):
+        check_gguf_tokens("toy", read_gguf(gguf_path(pinned_gguf)), other)

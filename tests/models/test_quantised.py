@@ -7,7 +7,6 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import transformers
@@ -17,16 +16,11 @@ from rbptrack.config.paths import embedded
 from rbptrack.config.schema import Dtype
 from rbptrack.models import quantised
 from rbptrack.models.architecture import count_parameters
-from rbptrack.models.gguf_file import gguf_path, gguf_type, read_gguf
-from rbptrack.models.gguf_tokenizer import check_gguf_tokens
-from rbptrack.models.tokenizer import load_tokenizer
-from rbptrack.sources.pin import Pinned, pin_model
 from tests.definition import scores_by_definition
 from tests.models.conftest import Load
-from tests.tiny_models import HEAD_ROWS, edit_json, model_config, pinned_tokenizer, write_checkpoint, write_gguf
+from tests.tiny_models import HEAD_ROWS, edit_json, write_checkpoint
 
 needs_torchao = pytest.mark.skipif(importlib.util.find_spec("torchao") is None, reason="torchao is not installed")
-needs_gguf = pytest.mark.skipif(importlib.util.find_spec("gguf") is None, reason="gguf is not installed")
 
 
 def dequantised_model(folder: Path) -> Any:
@@ -130,72 +124,3 @@ def test_load_model_names_the_missing_library_of_a_quantisation(
     with pytest.raises(BadInput, match=library) as caught:
         load(tmp_path)
     assert "\n" not in str(caught.value)
-
-
-@needs_gguf
-def test_load_model_reads_config_and_dequantised_weights_from_a_gguf_file(tmp_path: Path, load: Load) -> None:
-    plain = write_gguf(tmp_path, "toy-Q8_0.gguf")
-    model = load(tmp_path, gguf="toy-Q8_0.gguf")
-    tokens = torch.arange(40)[None]
-    with torch.inference_mode():
-        assert torch.equal(model.backbone.full_logits(tokens), plain(tokens).logits)
-    assert model.quantisation == "Q8_0"
-    assert model.notes == ("its weights are read from toy-Q8_0.gguf and dequantised",)
-
-
-@needs_gguf
-def test_load_model_refuses_a_gguf_file_that_was_cut(tmp_path: Path, load: Load) -> None:
-    write_gguf(tmp_path, "toy-Q8_0.gguf")
-    (tmp_path / "cut.gguf").write_bytes((tmp_path / "toy-Q8_0.gguf").read_bytes()[:-64])
-    with pytest.raises(BadInput) as caught:
-        load(tmp_path, gguf="cut.gguf")
-    assert "\n" not in str(caught.value)
-
-
-@needs_gguf
-@pytest.mark.parametrize(("file_type", "name"), [(15, "Q4_K_M"), (0, "F32"), (9999, "F16"), (None, "F16")])
-def test_gguf_type_reads_the_header_or_the_type_of_most_weights(
-    tmp_path: Path, file_type: int | None, name: str
-) -> None:
-    """The header may lack the type, or have a number that is not known. Most weights of this file are in float16."""
-    import gguf
-
-    writer = gguf.GGUFWriter(tmp_path / "toy.gguf", "llama")
-    if file_type is not None:
-        writer.add_file_type(file_type)
-    writer.add_tensor("norm", np.zeros(8, dtype=np.float32))
-    writer.add_tensor("layer", np.zeros((8, 8), dtype=np.float16))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    assert gguf_type(read_gguf(tmp_path / "toy.gguf")) == name
-
-
-@pytest.fixture
-def pinned_gguf(tmp_path: Path) -> Pinned:
-    """Write a GGUF file. The folder `plain` holds the model that it was made from."""
-    write_gguf(tmp_path, "toy-Q8_0.gguf")
-    return pin_model(model_config(tmp_path, gguf="toy-Q8_0.gguf"))
-
-
-@needs_gguf
-def test_load_tokenizer_reads_the_tokens_of_a_gguf_file(pinned_gguf: Pinned) -> None:
-    assert len(load_tokenizer(pinned_gguf)) == 400
-
-
-@needs_gguf
-def test_check_gguf_tokens_accepts_the_tokenizer_of_the_file_and_of_its_model(
-    pinned_gguf: Pinned, tmp_path: Path
-) -> None:
-    check_gguf_tokens("toy", read_gguf(gguf_path(pinned_gguf)), load_tokenizer(pinned_gguf))
-    check_gguf_tokens("toy", read_gguf(gguf_path(pinned_gguf)), load_tokenizer(pinned_tokenizer(tmp_path / "plain")))
-
-
-@needs_gguf
-def test_check_gguf_tokens_refuses_a_smaller_tokenizer_of_another_model(pinned_gguf: Pinned, tmp_path: Path) -> None:
-    """All its ids are rows of the head, so only the texts of the tokens show that it is wrong."""
-    write_checkpoint("llama2", tmp_path / "other")
-    other = load_tokenizer(pinned_tokenizer(tmp_path / "other"))
-    with pytest.raises(BadInput, match="another model"):
-        check_gguf_tokens("toy", read_gguf(gguf_path(pinned_gguf)), other)

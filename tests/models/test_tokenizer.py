@@ -18,9 +18,8 @@ from tokenizers import Tokenizer
 from rbptrack.api import measure
 from rbptrack.base.errors import BadInput
 from rbptrack.models.tokenizer import load_tokenizer, rules_hash
-from rbptrack.sources.pin import pin_model
 from tests.models.conftest import ModelOf
-from tests.tiny_models import byte_level, model_config, pinned_tokenizer, sentence_piece, write_gguf
+from tests.tiny_models import byte_level, pinned_tokenizer, sentence_piece
 
 END = "<|endoftext|>"
 
@@ -418,17 +417,3 @@ def test_measure_refuses_what_is_not_a_usable_tokenizer(kind: str, tmp_path: Pat
     }
     with pytest.raises(BadInput, match="tokenizer"):
         measure(model_of("llama"), tokenizers[kind], ["two words"], seq_len=32, context=8, progress=False)
-
-
-def test_load_tokenizer_refuses_a_gguf_file_with_an_unknown_rule_for_splitting(tmp_path: Path) -> None:
-    gguf = pytest.importorskip("gguf")
-    write_gguf(tmp_path, "model.gguf")
-    config = model_config(tmp_path, gguf="model.gguf")
-    assert ids(load_tokenizer(pin_model(config)), "a")
-    file = tmp_path / "model.gguf"
-    field = gguf.GGUFReader(file).fields["tokenizer.ggml.pre"]
-    assert field.contents() == "qwen2"
-    content = file.read_bytes()
-    file.write_bytes(content.replace(b"\x05\0\0\0\0\0\0\0qwen2", b"\x05\0\0\0\0\0\0\0qwenX"))
-    with pytest.raises(BadInput, match="qwenX"):
-        load_tokenizer(pin_model(config))
