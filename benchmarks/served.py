@@ -1,9 +1,10 @@
 """Compare the speed of the engine for vLLM servers with a bare loop of requests, and print its memory.
 
-    python -m benchmarks.served http://host:8000 MODEL_FOLDER --documents 10000 --requests 16
+    python -m benchmarks.served http://host:8000 MODEL_FOLDER --tokens 240000 --requests 16
 
-The server must serve the model of the folder. Both send the same short prompts, and the same number at once. The bare
-loop parses the answers and does nothing else. They take turns, because the speed of a machine changes with its load.
+The server must serve the model of the folder. Both send the same prompts of 8 to 40 tokens, and the same number at
+once. The bare loop parses the answers and does nothing else. They take turns, because the speed of a machine changes
+with its load.
 """
 
 from __future__ import annotations
@@ -16,36 +17,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
+from benchmarks.shapes import random_corpus
 from rbptrack.config.schema import EngineConfig, ModelConfig
-from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine import Served, measure
 from rbptrack.models.architecture import load_config, vocab_size
 from rbptrack.sources.pin import pin_model
 from rbptrack.sources.server import Connection, find_served_model
-
-
-def make_corpus(documents: int, vocabulary: int, longest: int) -> Corpus:
-    """Make a corpus of random tokens: documents of 8 to 40 tokens, each one sequence."""
-    draw = np.random.default_rng(0)
-    lengths = draw.integers(8, min(40, longest) + 1, size=documents)
-    total = int(lengths.sum())
-    stop = np.cumsum(lengths)
-    return Corpus(
-        token=draw.integers(vocabulary // 2, size=total, dtype=np.int32),
-        document_lengths=lengths,
-        field=np.zeros(total, dtype=np.int8),
-        num_bytes=np.ones(total, dtype=np.int32),
-        scorable=np.ones(total, dtype=bool),
-        start=stop - lengths,
-        stop=stop,
-        first=stop - lengths + 1,
-        prefix=np.zeros(0, dtype=np.int32),
-        document_ids=tuple(map(str, range(documents))),
-        groups=(),
-        texts_hash="random",
-    )
 
 
 def bare_loop(address: str, name: str, prompts: Sequence[Sequence[int]], requests: int) -> float:
@@ -75,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("address")
     parser.add_argument("folder")
-    parser.add_argument("--documents", type=int, default=10_000)
+    parser.add_argument("--tokens", type=int, default=240_000)
     parser.add_argument("--requests", type=int, default=0, help="requests at once; 0 lets the engine choose")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
@@ -83,8 +60,9 @@ def main() -> None:
     vocabulary = vocab_size(load_config(pin_model(model)))
     config = EngineConfig(requests=options.requests)
     served = find_served_model(model, config, vocabulary)
-    corpus = make_corpus(options.documents, vocabulary, served.max_length)
-    prompts = [corpus.inputs(sequence).tolist() for sequence in range(options.documents)]
+    longest = min(40, served.max_length)
+    corpus = random_corpus(options.tokens, vocab_size=vocabulary // 2, seq_len=longest, shortest=8)
+    prompts = [corpus.inputs(sequence).tolist() for sequence in range(len(corpus.start))]
     tokens = len(corpus.token)
     for _ in range(options.rounds):
         bare = tokens / bare_loop(options.address, served.name, prompts, options.requests or 16)
