@@ -259,17 +259,24 @@ def test_wrong_address_of_server_raises_error_in_one_line_without_password(
     assert "\n" not in str(raised.value)
 
 
-READER_PASSWORD = "read only, please"
+USER_PASSWORD = "read and edit, please"
+
+
+def ask_as_admin(server: Server, path: str, **content: object) -> None:
+    response = requests.post(f"{server.uri}/api/{path}", json=content, auth=("admin", PASSWORD), timeout=60)
+    assert response.status_code == 200, response.text
 
 
 @pytest.fixture(scope="module")
 def reader(server: Server) -> str:
-    """The name of a user of the server who may only read. The password is `READER_PASSWORD`."""
-    user = {"username": "reader", "password": READER_PASSWORD}
-    address = f"{server.uri}/api/2.0/mlflow/users/create"
-    response = requests.post(address, json=user, auth=("admin", PASSWORD), timeout=60)
-    assert response.status_code == 200, response.text
+    """The name of a user of the server who may only read. The password is `USER_PASSWORD`."""
+    ask_as_admin(server, "2.0/mlflow/users/create", username="reader", password=USER_PASSWORD)
     return "reader"
+
+
+def log_in(user: str, patch: pytest.MonkeyPatch, password: str = USER_PASSWORD) -> None:
+    patch.setenv("MLFLOW_TRACKING_USERNAME", user)
+    patch.setenv("MLFLOW_TRACKING_PASSWORD", password)
 
 
 def test_user_who_may_only_read_cannot_deliver_until_permitted(
@@ -279,8 +286,7 @@ def test_user_who_may_only_read_cannot_deliver_until_permitted(
     Outbox(Store(server.uri, "guarded")).deliver(write_cell(1000))
     folder = write_cell(2000)
     with monkeypatch.context() as patch:
-        patch.setenv("MLFLOW_TRACKING_USERNAME", reader)
-        patch.setenv("MLFLOW_TRACKING_PASSWORD", READER_PASSWORD)
+        log_in(reader, patch)
         store = Store(server.uri, "guarded")
         assert len(store.runs()) == 1
         with pytest.raises(StoreRefuses) as raised:
@@ -293,13 +299,12 @@ def test_user_who_may_only_read_cannot_deliver_until_permitted(
     assert len(store.runs()) == 2
 
 
-@pytest.mark.parametrize("password", [READER_PASSWORD, "wrong, wrong, wrong"])
+@pytest.mark.parametrize("password", [USER_PASSWORD, "wrong, wrong, wrong"])
 def test_check_writable_refuses_user_who_may_only_read_and_wrong_password(
     password: str, server: Server, reader: str, write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Outbox(Store(server.uri, "permissions")).deliver(write_cell(1000))
-    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", reader)
-    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", password)
+    log_in(reader, monkeypatch, password)
     with pytest.raises(StoreRefuses) as raised:
         Store(server.uri, "permissions").check_writable()
     assert "\n" not in str(raised.value)
@@ -320,32 +325,18 @@ def test_verify_of_server_prints_no_progress_bars_of_mlflow(
     assert "%" not in out + err
 
 
-EDITOR_PASSWORD = "may edit, please"
-
-
 @pytest.fixture(scope="module")
 def editor(server: Server) -> str:
-    """The name of a user of the server. The password is `EDITOR_PASSWORD`. `permit_editing` permits experiments."""
-    user = {"username": "editor", "password": EDITOR_PASSWORD}
-    address = f"{server.uri}/api/2.0/mlflow/users/create"
-    response = requests.post(address, json=user, auth=("admin", PASSWORD), timeout=60)
-    assert response.status_code == 200, response.text
+    """The name of a user of the server. The password is `USER_PASSWORD`. `permit_editing` permits experiments."""
+    ask_as_admin(server, "2.0/mlflow/users/create", username="editor", password=USER_PASSWORD)
     return "editor"
 
 
 def permit_editing(server: Server, user: str, store: Store) -> None:
     """Create the experiments of a store, and give a user the permission EDIT for them."""
     for experiment in (store.measurements, store.reports):
-        permission = {"username": user, "resource_type": "experiment", "permission": "EDIT"}
-        permission["resource_id"] = experiment.find_or_create()
-        address = f"{server.uri}/api/3.0/mlflow/users/permissions/grant"
-        response = requests.post(address, json=permission, auth=("admin", PASSWORD), timeout=60)
-        assert response.status_code == 200, response.text
-
-
-def log_in(user: str, password: str, patch: pytest.MonkeyPatch) -> None:
-    patch.setenv("MLFLOW_TRACKING_USERNAME", user)
-    patch.setenv("MLFLOW_TRACKING_PASSWORD", password)
+        permission = {"resource_type": "experiment", "resource_id": experiment.find_or_create(), "permission": "EDIT"}
+        ask_as_admin(server, "3.0/mlflow/users/permissions/grant", username=user, **permission)
 
 
 def test_user_who_may_edit_delivers_all_after_a_killed_delivery(
@@ -353,7 +344,7 @@ def test_user_who_may_edit_delivers_all_after_a_killed_delivery(
 ) -> None:
     """MLflow lets a user delete runs only with the permission MANAGE."""
     permit_editing(server, editor, Store(server.uri, "edited"))
-    log_in(editor, EDITOR_PASSWORD, monkeypatch)
+    log_in(editor, monkeypatch)
     store = Store(server.uri, "edited")
     folders = [write_cell(1000), write_cell(2000)]
     for folder in folders:
@@ -409,10 +400,10 @@ def test_password_that_changes_during_a_sweep_costs_no_measurement(
         return run_id
 
     with monkeypatch.context() as patch:
-        log_in(editor, EDITOR_PASSWORD, patch)
+        log_in(editor, patch)
         patch.setattr(Store, "log", log_and_change_password)
         assert run_sweep(server.uri, "expired", *words) == 1
-    log_in(editor, EDITOR_PASSWORD, monkeypatch)
+    log_in(editor, monkeypatch)
     assert len(Outbox(Store(server.uri, "expired")).waiting_folders()) == 2
     assert run_sweep(server.uri, "expired", *words) == 0
     assert statuses(server.uri, "expired") == ["FINISHED"] * 3
