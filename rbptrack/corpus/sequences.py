@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-_PIECE_TOKENS = 2**20  # the number of tokens that are converted to 64 bits at once
+_PIECE_TOKENS = 2**20  # the number of tokens that are converted to 64 bits or sorted at once
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Corpus(Tokens):
         """
         num_documents = len(self.document_ids)
         num_bytes = np.zeros(num_documents)
-        for start in range(0, len(self.token), _PIECE_TOKENS):  # in pieces, because bincount converts its arguments
+        for start in range(0, len(self.token), _PIECE_TOKENS):  # because bincount converts its arguments
             piece = slice(start, start + _PIECE_TOKENS)
             bytes_of_targets = self.num_bytes[piece] * self.is_target[piece]
             num_bytes += np.bincount(self.document[piece], bytes_of_targets, num_documents)
@@ -131,9 +131,10 @@ class Corpus(Tokens):
         changes = np.zeros(len(self.token) + 1, dtype=np.int8)  # of the number of sequences that hold a token
         np.add.at(changes, self.start, 1)
         np.add.at(changes, self.stop, -1)
-        is_read = np.cumsum(changes[:-1], dtype=np.int8) > 0
-        lengths = np.bincount(self.document[is_read], minlength=len(self.document_ids))
-        return near_copy_names(self.token[is_read], lengths)
+        unread = np.flatnonzero(np.cumsum(changes[:-1], dtype=np.int8) == 0)
+        num_unread = np.bincount(self.document[unread], minlength=len(self.document_ids))
+        token = np.delete(self.token, unread) if len(unread) else self.token  # usually, all tokens are read
+        return near_copy_names(token, self.document_lengths - num_unread)
 
     def unscored_table(self) -> pd.DataFrame:
         """Return a table with one row per token that is not scored and precedes a scored token of its document.
@@ -144,10 +145,10 @@ class Corpus(Tokens):
             The columns `document`, `position` and `token`.
 
         """
-        has_tokens = self.document_lengths > 0
-        last_scored = np.full(len(has_tokens), -1)  # position in each document
-        positions = np.where(self.is_target, self.position, -1)
-        last_scored[has_tokens] = np.maximum.reduceat(positions, self._document_starts[has_tokens])
+        last_scored = np.full(len(self.document_lengths), -1)  # position in each document
+        for start in range(0, len(self.token), _PIECE_TOKENS):
+            targets = start + np.flatnonzero(self.is_target[start : start + _PIECE_TOKENS])
+            last_scored[self.document[targets]] = self.position[targets]  # of equal documents, the last one counts
         unscored = np.flatnonzero(~self.is_target)
         chosen = unscored[self.position[unscored] < last_scored[self.document[unscored]]]
         columns = {"document": self.document, "position": self.position, "token": self.token}
@@ -158,8 +159,10 @@ class Corpus(Tokens):
 
         Further ids that the tokenizer does not know are left out.
         """
-        known = [token for token in further_ids if token < len(tokenizer)]
-        ids = np.union1d(np.unique(self.token), np.array(known, np.int64)).tolist()
+        parts = [np.array([token for token in further_ids if token < len(tokenizer)], np.int64)]
+        for start in range(0, len(self.token), _PIECE_TOKENS):  # in pieces, because unique sorts a copy
+            parts.append(np.unique(self.token[start : start + _PIECE_TOKENS]))
+        ids = np.unique(np.concatenate(parts)).tolist()
         return dict(zip(ids, token_texts(tokenizer, ids), strict=True))
 
 
