@@ -108,8 +108,8 @@ def _find_rule(open_file: Open, encoding: str, separator: str, names: Any) -> di
     if quoted is False:
         return _QUOTES
     if separator == "\t" and spans_lines(_NO_QUOTES) is not None:  # each line has as many cells as there are columns
-        has_one_column = len(csv_columns(open_file, separator, {"names": names})) == 1
-        return _QUOTES if quoted and has_one_column else _NO_QUOTES
+        header, _ = next(_split_lines(open_file, encoding, separator, names, _NO_QUOTES))
+        return _QUOTES if quoted and (len(header) == 1 or header[0].startswith('"')) else _NO_QUOTES
     if quoted is None and spans_lines(_ESCAPES) is not None and not _has_other_escapes(open_file, encoding):
         return _ESCAPES
     return _QUOTES
@@ -214,7 +214,7 @@ def parquet_rows(open_file: Open, columns: Collection[str] | None = None) -> Ite
     import pyarrow.parquet as pq
 
     number = 0
-    with open_file() as data, pq.ParquetFile(data) as file:
+    with open_file() as data, pq.ParquetFile(data, page_checksum_verification=True) as file:
         names = file.schema_arrow.names
         present = names if columns is None else [column for column in columns if column in names]
         repeated = sorted({name for name in present if names.count(name) > 1})

@@ -393,7 +393,12 @@ def _passes_filters(config: DatasetConfig, row: Row) -> bool:
 
 
 def _has_value(value: object, typed: str) -> bool:
-    """Return whether a value of a row is the one that a user typed: `true` is True, and `1.10` is 1.1."""
+    """Return whether a value of a row is the one that a user typed: `true` is True, and `1.10` is 1.1.
+
+    A missing value is not equal to any text.
+    """
+    if value is None:
+        return False
     if isinstance(value, bool):
         return typed.lower() == str(value).lower()
     if isinstance(value, float):

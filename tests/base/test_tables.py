@@ -77,6 +77,11 @@ def test_csv_rows_reads_every_line_of_a_file_with_tabs_and_no_rule_for_quotes(wo
     assert texts(f"id\ttext\n{lines}", "\t") == cells
 
 
+def test_csv_rows_of_a_file_with_tabs_follows_the_quotes_of_its_header() -> None:
+    """Each line of this file has two cells, with and without a rule for quotes."""
+    assert texts('"text"\t"id"\n"a\tb\nc"\t"5"\n', "\t") == ["a\tb\nc"]
+
+
 @pytest.mark.parametrize(
     ("header", "default", "expected"),
     [("a,b", ",", ","), ("a;b", ",", ";"), ("a\tb", ",", "\t"), ("text", "\t", "\t"), ("a,b,c\td", "\t", "\t")],

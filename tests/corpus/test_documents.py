@@ -491,6 +491,13 @@ def test_load_documents_filters_by_a_value_that_is_not_a_text(value: object, typ
     assert load_files(replace(CONFIG, where={"kind": typed}), str(tmp_path / "a.jsonl")) == [("a.jsonl:0", ("a",))]
 
 
+def test_load_documents_does_not_take_a_missing_value_for_the_text_none(tmp_path: Path) -> None:
+    rows = [{"text": "a", "kind": None}, {"text": "b", "kind": "None"}, {"text": "c"}]
+    (tmp_path / "a.jsonl").write_bytes(json_lines(rows))
+    config = replace(CONFIG, where={"kind": "None"})
+    assert load_files(config, str(tmp_path / "a.jsonl")) == [("a.jsonl:1", ("b",))]
+
+
 @pytest.mark.parametrize("sampling", list(Sampling))
 @pytest.mark.parametrize("place", ["files", "folder"])
 def test_load_documents_draws_equal_samples_from_all_kinds_of_files(
