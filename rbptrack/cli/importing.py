@@ -33,6 +33,7 @@ def import_(
     """Import measurements from a bundle, from tables of metrics or ranks, or from scores of tasks."""
     from rbptrack.analysis.importing import CheckedContent, check_imported
     from rbptrack.analysis.plugin import make_plugin_from_words
+    from rbptrack.console.progress import counting, spinner
     from rbptrack.discovery import IMPORTERS, call_plugin, find_plugins
     from rbptrack.exchange import import_bundle, import_content, is_bundle
 
@@ -47,10 +48,14 @@ def import_(
         importers = find_plugins(IMPORTERS, plugins_path)
         importer = importer or _find_importer(importers, path)
         plugin = make_plugin_from_words(importers.load(importer), options)
-        content = call_plugin(
-            plugin, lambda: check_imported(path, plugin.read(path), read_name=_make_name_reader()), CheckedContent
-        )
-        lines = import_content(importer, content, path, selection.store)
+
+        def read() -> CheckedContent:
+            items = counting(plugin.read(path), f"reading {path.name}")
+            return check_imported(path, items, read_name=_make_name_reader())
+
+        content = call_plugin(plugin, read, CheckedContent)
+        with spinner(f"storing {path.name}"):
+            lines = import_content(importer, content, path, selection.store)
     for line in lines:
         print_text(line)
     return 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from tqdm.auto import tqdm
+
+_T = TypeVar("_T")
 
 
 def token_bar(total: float, label: str, *, hidden: bool = False) -> tqdm[Any]:
@@ -16,6 +18,11 @@ def token_bar(total: float, label: str, *, hidden: bool = False) -> tqdm[Any]:
     Use it as a context manager, and call `update(n)` to advance it by n tokens. The bar disappears at the end.
     """
     return tqdm(total=total, desc=label, unit=" token", unit_scale=True, leave=False, disable=hidden or _is_hidden())
+
+
+def counting(items: Iterable[_T], label: str) -> Iterator[_T]:
+    """Yield items of an unknown number, and show how many were yielded."""
+    yield from tqdm(items, desc=label, unit=" row", leave=False, disable=_is_hidden())
 
 
 @contextmanager
