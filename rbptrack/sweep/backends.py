@@ -83,7 +83,7 @@ class Local:
 
         loader = Loader()
         readable_cells = check_cells(cells, loader.check, report_outcome)
-        for number, outcome in measure_cells(readable_cells, lambda _: self.store, loader=loader):
+        for number, outcome in measure_cells(readable_cells, self.store, loader=loader):
             report_outcome(number, outcome)
 
 

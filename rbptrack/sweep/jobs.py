@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import write_whole
@@ -31,7 +32,7 @@ OWNER_ONLY = 0o600
 _OWNER_ONLY_FOLDER = 0o700
 _START_SECONDS = 15.0  # what the start of a process, its imports and its GPU take
 _PATIENCE_SECONDS = 60.0  # how long to wait for another command that is delivering a measurement
-_CELLS = TypeAdapter(list[Cell])
+_CELLS = TypeAdapter(Annotated[list[Cell], Field(min_length=1)])
 
 
 def check_cells(
@@ -98,11 +99,11 @@ def run_job(path: Path) -> int:
     """
     from rbptrack.sweep.load import Loader
 
-    def find_store(cell: Cell) -> Store:
-        return Store(cell.config.tracking.uri, cell.config.tracking.experiment)
-
+    cells = read_job(path)
+    tracking = cells[0].config.tracking  # all cells of a sweep have the same store
+    store = Store(tracking.uri, tracking.experiment)
     outcomes: list[Outcome] = []
-    for _, outcome in measure_cells(dict(enumerate(read_job(path))), find_store, loader=Loader(), deliver=False):
+    for _, outcome in measure_cells(dict(enumerate(cells)), store, loader=Loader(), deliver=False):
         print_text(outcome.line())
         outcomes.append(outcome)
     return int(any(isinstance(outcome, Failed) for outcome in outcomes))

@@ -144,7 +144,7 @@ Outcome = Measured | Found | Failed
 
 
 def measure_cells(
-    cells: Mapping[int, Cell], find_store: Callable[[Cell], Store], *, loader: Loader, deliver: bool = True
+    cells: Mapping[int, Cell], store: Store, *, loader: Loader, deliver: bool = True
 ) -> Iterator[tuple[int, Outcome]]:
     """Measure cells one after the other. At the end, print where the time went.
 
@@ -152,7 +152,7 @@ def measure_cells(
 
     Args:
         cells: the cells, by number.
-        find_store: returns the tracking store of a cell.
+        store: the tracking store.
         loader: loads models and texts.
         deliver: whether finished measurements are delivered. If it is false, they stay on disk.
 
@@ -163,8 +163,7 @@ def measure_cells(
     numbers = list(cells)
     for i, (number, cell) in enumerate(cells.items()):
         next_cell = cells[numbers[i + 1]] if i + 1 < len(numbers) else None
-        outcome = measure_cell(cell, find_store(cell), loader=loader, deliver=deliver, next_cell=next_cell)
-        yield number, outcome
+        yield number, measure_cell(cell, store, loader=loader, deliver=deliver, next_cell=next_cell)
     if loader.seconds:
         parts = [f"{part} {duration(seconds)}" for part, seconds in loader.seconds.items()]
         print_text(f"time: {', '.join(parts)}")

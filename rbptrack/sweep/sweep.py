@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from rbptrack.analysis import Analyzer, Runs
+from rbptrack.analysis import Analyzer
 from rbptrack.analysis.plugin import make_plugin_with_ks
 from rbptrack.base.errors import RbptrackError, StoreAway
 from rbptrack.base.formatting import counted, short_path
@@ -72,8 +72,10 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
     num_problems = num_waiting + len(failures)
     if analyzers and len(configs) > 1 and not num_waiting:
         command = f"{program_name()} {shlex.join(words)}"
-        sweep = _FinishedSweep(store, sweep_name, command, settings.k.values, began, tuple(progress.outcomes.values()))
-        num_problems += sweep.analyse(analyzers)
+        outcomes = list(progress.outcomes.values())
+        num_problems += _analyse(
+            store, outcomes, analyzers, name=sweep_name, command=command, ks=settings.k.values, began=began
+        )
     return int(num_problems > 0)
 
 
@@ -211,80 +213,63 @@ def _retry_deliveries(cells: Mapping[int, Cell], store: Store, progress: _SweepP
     return len(waiting)
 
 
-@dataclass(frozen=True)
-class _FinishedSweep:
-    """A sweep in which all cells have ended. It can be analysed and saved as a run.
+def _analyse(
+    store: Store,
+    outcomes: Sequence[Outcome],
+    analyzers: Sequence[Analyzer],
+    *,
+    name: str,
+    command: str,
+    ks: Sequence[int],
+    began: float,
+) -> int:
+    """Run analyzers on a sweep in which all cells have ended. Prints their results, and saves them as a run.
 
-    Attributes:
+    Args:
         store: the tracking store.
+        outcomes: the outcomes of all cells.
+        analyzers: the analyzers.
         name: the name of the sweep.
         command: the command line.
         ks: the values of k that were measured.
         began: when the sweep began, in seconds since 1970.
-        outcomes: the outcomes of all cells.
+
+    Returns:
+        The number of analyzers that failed, plus the number of measurements with unreadable files.
 
     """
+    from rbptrack import reporting
 
-    store: Store
-    name: str
-    command: str
-    ks: Sequence[int]
-    began: float
-    outcomes: Sequence[Outcome]
-
-    def analyse(self, analyzers: Sequence[Analyzer]) -> int:
-        """Run analyzers. Prints and saves their results.
-
-        Returns the number of analyzers that failed, plus the number of measurements with unreadable files.
-        """
-        from rbptrack import reporting
-
-        succeeded = [outcome for outcome in self.outcomes if isinstance(outcome, Measured | Found)]
-        run_ids = [outcome.run_id for outcome in succeeded if outcome.run_id]
-        runs = self.store.runs(run_ids=run_ids)
-        with spinner("analysing"):
-            analyses = reporting.run_analyzers(runs, analyzers)
-        print_text("")
-        reporting.print_summary(analyses)
-        reading_page = self._render_reading_page(runs)
-        reading_link = READING_FILE if reading_page else ""
-        filters = {"sweep": self.name}
-        page = reporting.render(runs, analyses, command=self.command, reading=reading_link, filters=filters)
-        params = {
-            "k": ",".join(map(str, self.ks)),
-            "cells": len(self.outcomes),
-            "cells_measured": sum(isinstance(outcome, Measured) for outcome in self.outcomes),
-            "cells_failed": sum(isinstance(outcome, Failed) for outcome in self.outcomes),
-            "seconds": round(time.time() - self.began, 1),
-        }
-        try:
-            address = reporting.save_report(
-                self.store,
-                runs,
-                analyses,
-                page,
-                command=self.command,
-                reading=reading_page,
-                sweep=self.name,
-                params=params,
-                began=self.began,
-            )
-            print_text(f"report   {short_path(address)}")
-            self.store.save_view()
-        except RbptrackError as error:  # the measurements are in the store, and `report` can repeat the analysis
-            print_problem(f"the report is not logged: {error}")
-        num_failed = sum(analysis.report is None for analysis in analyses)
-        return num_failed + reporting.print_unreadable(runs, analyses)
-
-    def _render_reading_page(self, runs: Runs) -> str:
-        """Return the page with the texts. If the measurements keep no texts, print why and return an empty text."""
-        from rbptrack import reporting
-
-        try:
-            return reporting.render_reading(runs, command=self.command)[0]
-        except RbptrackError as error:
-            print_text(f"no reading page: {error}")
-            return ""
+    run_ids = [outcome.run_id for outcome in outcomes if isinstance(outcome, Measured | Found) and outcome.run_id]
+    runs = store.runs(run_ids=run_ids)
+    with spinner("analysing"):
+        analyses = reporting.run_analyzers(runs, analyzers)
+    print_text("")
+    reporting.print_summary(analyses)
+    reading_page = ""
+    try:
+        reading_page = reporting.render_reading(runs, command=command)[0]
+    except RbptrackError as error:  # the measurements keep no texts
+        print_text(f"no reading page: {error}")
+    reading_link = READING_FILE if reading_page else ""
+    page = reporting.render(runs, analyses, command=command, reading=reading_link, filters={"sweep": name})
+    params = {
+        "k": ",".join(map(str, ks)),
+        "cells": len(outcomes),
+        "cells_measured": sum(isinstance(outcome, Measured) for outcome in outcomes),
+        "cells_failed": sum(isinstance(outcome, Failed) for outcome in outcomes),
+        "seconds": round(time.time() - began, 1),
+    }
+    try:
+        address = reporting.save_report(
+            store, runs, analyses, page, command=command, reading=reading_page, sweep=name, params=params, began=began
+        )
+        print_text(f"report   {short_path(address)}")
+        store.save_view()
+    except RbptrackError as error:  # the measurements are in the store, and `report` can repeat the analysis
+        print_problem(f"the report is not logged: {error}")
+    num_failed = sum(analysis.report is None for analysis in analyses)
+    return num_failed + reporting.print_unreadable(runs, analyses)
 
 
 def _make_analyzers(settings: Config, ks: Sequence[int]) -> list[Analyzer]:
