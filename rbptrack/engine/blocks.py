@@ -66,10 +66,6 @@ class Blocks:
         self._order = np.concatenate([_sort_by_length(corpus.lengths, section) for section in self.sections])
         self.saved = list(self._find_saved())
 
-    def num_tokens(self, block: range) -> int:
-        """Return the number of scored tokens of a block."""
-        return len(self.targets(block))
-
     def batches(self, batch_tokens: int) -> Iterator[tuple[range, Batch]]:
         """Yield the batches whose scores are not on disk, each with the range of its sequences.
 

@@ -24,6 +24,9 @@ from rbptrack.scoring import Scores
 if TYPE_CHECKING:
     from rbptrack.corpus.sequences import Corpus
 
+BLOCK_SECONDS = 30.0
+"""The number of seconds after which scores are written to disk in a block."""
+
 PIECE_TOKENS = 2**17
 """The number of tokens in a row group of the finished table."""
 
@@ -35,7 +38,7 @@ class Collector:
     """Collects scores, and hands over the finished rank table in pieces.
 
     The scores of one section are in memory. When all tokens of a section are scored, it is handed over. The scores are
-    also written in a block every `block_seconds`, at the end of each section except the last, and by `save`. A shorter
+    also written in a block every `BLOCK_SECONDS`, at the end of each section except the last, and by `save`. A shorter
     measurement of a single section writes no block.
 
     Args:
@@ -43,7 +46,6 @@ class Collector:
         blocks: its sections, and the folder of its blocks.
         vocab_size: |V|, which the rank table stores.
         strict: whether metrics use the strict rank.
-        block_seconds: the number of seconds after which scores are written in a block.
         append: called with each piece of the finished table, in text order, in the collector's thread.
 
     """
@@ -55,14 +57,12 @@ class Collector:
         *,
         vocab_size: int,
         strict: bool,
-        block_seconds: float,
         append: Callable[[RankTable], None],
     ) -> None:
         self._corpus = corpus
         self._blocks = blocks
         self._vocab_size = vocab_size
         self._strict = strict
-        self._block_seconds = block_seconds
         self._append = append
         self._thread = ThreadPoolExecutor(1, "rbptrack-collector")
         self._block_thread = ThreadPoolExecutor(1, "rbptrack-blocks")
@@ -149,7 +149,7 @@ class Collector:
             self._unsaved = range(sequences.start, sequences.start)
         self._section_scores().add(index, arrays)
         self._unsaved = range(self._unsaved.start, sequences.stop)
-        if time.monotonic() - self._saved_at >= self._block_seconds:
+        if time.monotonic() - self._saved_at >= BLOCK_SECONDS:
             self._write_block()
 
     def _section_scores(self) -> _SectionScores:

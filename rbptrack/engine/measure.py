@@ -23,9 +23,6 @@ from rbptrack.ranks import RankSums, RankTable
 if TYPE_CHECKING:
     from rbptrack.corpus.sequences import Corpus
 
-BLOCK_SECONDS = 30.0
-"""The number of seconds after which scores are written to disk in a block."""
-
 _FIRST_CHOICES = ("top", "reference_top")  # columns with the id that a model ranks first
 
 
@@ -109,7 +106,7 @@ def measure(
     for abandoned in folder.glob(".*.tmp"):  # the unfinished table of a killed process
         abandoned.unlink()
     blocks = Blocks(corpus, folder / "blocks")
-    saved_tokens = sum(blocks.num_tokens(block) for block in blocks.saved)
+    saved_tokens = sum(len(blocks.targets(block)) for block in blocks.saved)
     if saved_tokens:
         progress(saved_tokens)
     started = time.perf_counter()
@@ -120,14 +117,7 @@ def measure(
             sums.add(piece)
             write(piece)
 
-        with Collector(
-            corpus,
-            blocks,
-            vocab_size=engine.vocab_size,
-            strict=strict,
-            block_seconds=BLOCK_SECONDS,
-            append=append,
-        ) as collector:
+        with Collector(corpus, blocks, vocab_size=engine.vocab_size, strict=strict, append=append) as collector:
             _measure_missing(engine, blocks, collector, progress)
     seconds = time.perf_counter() - started
     return Ranked(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from torch import Tensor
 from rbptrack.base.errors import BadInput, FileAccessError, MeasurementError, RbptrackError
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
-from rbptrack.engine import Engine, Ranked, Transformers, blocks, measure
+from rbptrack.engine import Engine, Ranked, Transformers, blocks, collector, measure
 from rbptrack.engine.batches import Batch
 from rbptrack.measurement.files import RANKS_FILE
 from rbptrack.ranks import RankTable
@@ -27,7 +26,6 @@ from tests.conftest import block_reading
 from tests.definition import scores_by_definition
 from tests.engine.conftest import VOCABULARY
 
-measure_module = sys.modules["rbptrack.engine.measure"]  # `rbptrack.engine.measure` is the function
 ENGINE = EngineConfig(batch_tokens=200, chunk_tokens=16, threads=1)
 
 
@@ -215,7 +213,7 @@ def test_measure_after_a_kill_repeats_only_lost_and_damaged_blocks(
 ) -> None:
     uninterrupted = measure_model(model, corpus, tmp_path / "whole")
     assert len(list((tmp_path / "whole/blocks").glob("*.parquet"))) == 3  # of all sections except the last
-    monkeypatch.setattr(measure_module, "BLOCK_SECONDS", 0.0)
+    monkeypatch.setattr(collector, "BLOCK_SECONDS", 0.0)
     # At this error, `measure` saves nothing. The folder then looks as if the process had been killed.
     kill = InterruptingProgress(500, ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):

@@ -111,7 +111,7 @@ def begin(folder: Path, words: Sequence[str] = SHORT_SWEEP, *, block_seconds: fl
         "import signal, sys, rbptrack.engine\n"
         # A shell that runs the tests in the background makes its processes ignore SIGINT.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"sys.modules['rbptrack.engine.measure'].BLOCK_SECONDS = {block_seconds}\n"
+        f"sys.modules['rbptrack.engine.collector'].BLOCK_SECONDS = {block_seconds}\n"
         "from rbptrack.cli.app import main\n"
         "sys.exit(main())\n"
     )

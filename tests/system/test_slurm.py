@@ -136,7 +136,7 @@ def command_by_slurm(*words: str) -> list[str]:
 SITECUSTOMIZE = """
 import pathlib, sys, time
 import rbptrack.engine
-measuring = sys.modules["rbptrack.engine.measure"]
+measuring = sys.modules["rbptrack.engine.collector"]
 measuring.BLOCK_SECONDS = 0.0
 save = measuring.Blocks.write
 
