@@ -114,7 +114,7 @@ class LoggableMeasurement:
     """A measurement that `measure` returns. It can be printed, plotted and logged to MLflow.
 
     Attributes:
-        measurement: the names, settings and results of the measurement, such as `measurement.ce_se`.
+        measurement: the names, settings and results of the measurement, such as `measurement.num_tokens`.
         counts: tokens, nats and hits of each document, at the k of `measure`.
         histogram: the number of tokens with each rank.
         folder: the folder of the files that become the artifacts of a run. It is removed with this object.
@@ -130,26 +130,6 @@ class LoggableMeasurement:
     def name(self) -> str:
         """The names of model and dataset, such as `pythia-70m@step1000 / wiki`."""
         return self.measurement.title
-
-    @property
-    def model(self) -> str:
-        """The name of the model, such as `pythia-70m@step1000`."""
-        return self.measurement.model
-
-    @property
-    def dataset(self) -> str:
-        """The name of the dataset."""
-        return self.measurement.dataset
-
-    @property
-    def non_embedding_params(self) -> int:
-        """S: the number of parameters without embeddings and output head, counted from the module."""
-        return int(self.measurement.non_embedding_params or 0)
-
-    @property
-    def num_tokens(self) -> int:
-        """The number of scored tokens."""
-        return self.histogram.num_tokens
 
     @property
     def ce(self) -> float:
@@ -261,8 +241,8 @@ class LoggableMeasurement:
 
     @property
     def _title(self) -> str:
-        size = compact(self.non_embedding_params)
-        return f"{self.name}: {self.num_tokens:,} scored tokens, S = {size}"
+        size = compact(self.measurement.non_embedding_params or 0)
+        return f"{self.name}: {self.histogram.num_tokens:,} scored tokens, S = {size}"
 
     @property
     def _table(self) -> pd.DataFrame:

@@ -83,7 +83,7 @@ def test_measure_gives_the_ranks_and_the_cross_entropy_of_the_definitions(
             target = ids[0, t]
             ranks.append(int((logits[t - 1] >= logits[t - 1, target]).sum()))
             nats.append(-float(torch.log_softmax(logits[t - 1], 0)[target]))
-    assert measurement.num_tokens == len(ranks)
+    assert measurement.measurement.num_tokens == len(ranks)
     assert np.abs(measurement.ranks.rank - ranks).max() <= 1  # float32 may swap two nearly equal logits
     assert measurement.ce == pytest.approx(np.mean(nats), abs=1e-5)
     assert measurement.rbp(10) == pytest.approx(np.mean(np.array(ranks) <= 10), abs=0.02)
@@ -95,8 +95,8 @@ def test_measure_names_a_model_by_its_type_and_its_number_of_parameters(
 ) -> None:
     (embedding,) = [parameter for name, parameter in nano[0].named_parameters() if "embed_in" in name]
     total = sum(parameter.numel() for parameter in nano[0].parameters())
-    assert measurement.non_embedding_params == total - embedding.numel() == 5676
-    assert measurement.model == "gpt_neox-5.68k"
+    assert measurement.measurement.non_embedding_params == total - embedding.numel() == 5676
+    assert measurement.measurement.model == "gpt_neox-5.68k"
     assert repr(measurement).startswith("gpt_neox-5.68k / texts")
 
 

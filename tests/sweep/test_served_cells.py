@@ -257,7 +257,7 @@ def test_measure_in_python_equals_the_command_line(vllm: FakeVllm, model: Any, t
     here = rbptrack.measure(model, tokenizer, texts, progress=False)
     assert served.ranks.rank.tolist() == here.ranks.rank.tolist()
     assert served.model == here.model
-    assert served.non_embedding_params == here.non_embedding_params
+    assert served.measurement.non_embedding_params == here.measurement.non_embedding_params
     assert (served.measurement.engine, served.measurement.head_dtype) == ("vllm 0.32.0", "float32")
     with pytest.raises(BadInput, match="both"):
         rbptrack.measure(model, tokenizer, texts, server=vllm.address)
