@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from torch import nn
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, is_panic
 from rbptrack.config.schema import Candidates
 from rbptrack.models.checkpoint import describe_unreadable_file
-from rbptrack.models.gguf_file import gguf_config, gguf_path, read_gguf
+from rbptrack.models.gguf_file import MAX_LAYERS, gguf_config, gguf_path, read_gguf
 from rbptrack.models.quantised import check_quantisation, silence_torchao
 from rbptrack.sources import hub
 from rbptrack.sources.manifest import linked_folder, reading
@@ -25,7 +26,6 @@ from rbptrack.sources.pin import Pinned
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_MAX_LAYERS = 10_000
 _MAX_REASON_LENGTH = 300  # characters of another library's error
 
 
@@ -75,9 +75,9 @@ def load_config(pinned: Pinned) -> Any:
         config = load_part("config", pinned, AutoConfig.from_pretrained)
     check_quantisation(pinned.location, config)
     layers = getattr(text_config(config), "num_hidden_layers", None)
-    if isinstance(layers, int) and layers > _MAX_LAYERS:  # building them would take hours
+    if isinstance(layers, int) and layers > MAX_LAYERS:  # building them would take hours
         raise BadInput(
-            f"{pinned.location}: config.json asks for {layers:,} layers; at most {_MAX_LAYERS:,} can be built"
+            f"{pinned.location}: config.json asks for {layers:,} layers; at most {MAX_LAYERS:,} can be built"
         )
     return config
 
@@ -95,11 +95,21 @@ def load_part(part: str, pinned: Pinned, load: Callable[..., Any], remedy: str =
         BadInput: the part cannot be loaded, or the Hub refuses access to it.
 
     """
-    try:
+    with explained_errors(part, pinned, remedy):
         return call_from_pretrained(pinned, load, trust_remote_code=False)
+
+
+@contextmanager
+def explained_errors(part: str, pinned: Pinned, remedy: str) -> Iterator[None]:
+    """While a block runs, turn errors of libraries into BadInput with one line. The arguments are those of `load_part`.
+
+    The libraries raise exceptions of many types.
+    """
+    try:
+        yield
     except RbptrackError:
         raise
-    except BaseException as error:  # a panic of a library in Rust is not an Exception
+    except BaseException as error:
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise BadInput(

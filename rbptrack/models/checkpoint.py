@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rbptrack.base.errors import BadInput, first_line, shortened_list
+from rbptrack.base.errors import BadInput, shortened_list
 from rbptrack.base.files import open_regular
 from rbptrack.models.quantised import describe_quantisation
-from rbptrack.sources.model_files import INDEX, unread_weights
+from rbptrack.sources.model_files import INDEX, read_json_object, unread_weights
 from rbptrack.sources.pin import Pinned
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -35,16 +35,11 @@ def describe_unreadable_file(pinned: Pinned) -> str:
         return ""
     for name in _JSON_FILES:
         path = local_file(pinned, name)
-        if path is None:
-            continue
         try:
-            content = json.loads(path.read_text("utf-8"))
-        except OSError as error:
-            return f"{name} cannot be read ({error.strerror})"
-        except (ValueError, RecursionError) as error:
-            return f"{name} is damaged or not JSON ({first_line(error)})"
-        if not isinstance(content, dict):
-            return f"{name} must hold a JSON object"
+            if path is not None:
+                read_json_object(path)
+        except BadInput as error:
+            return str(error)
     return ""
 
 

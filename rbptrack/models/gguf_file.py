@@ -28,7 +28,7 @@ _STRING_LISTS = ("tokenizer.ggml.tokens", "tokenizer.ggml.merges")
 _COUNT_OFFSET = 16  # bytes before the number of keys in a file, an unsigned integer of 8 bytes
 _MIN_BITS = 1.5  # of a weight in the smallest quantised format
 _MAX_INTEGER = 2**31 - 1
-_MAX_LAYERS = 10_000  # some configs of transformers hold a list with an entry for each layer
+MAX_LAYERS = 10_000  # building more would take hours; some configs hold a list with an entry for each layer
 _MAX_NAMES = 4  # the largest number of keys or tensors that an error names
 _REMEDY = "give the original model instead of the GGUF file"
 
@@ -265,7 +265,7 @@ def _decoder(keys: Keys) -> dict[str, Any]:
     return {
         "max_position_embeddings": keys.integer("context_length"),
         "hidden_size": keys.integer("embedding_length"),
-        "num_hidden_layers": keys.integer("block_count", limit=_MAX_LAYERS),
+        "num_hidden_layers": keys.integer("block_count", limit=MAX_LAYERS),
         "num_attention_heads": keys.integer("attention.head_count"),
         "vocab_size": keys.integer("vocab_size", len(tokens)),
         "tie_word_embeddings": "output.weight" not in keys.header.tensors,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rbptrack.base.errors import BadInput, shortened_list
 from rbptrack.models.border_tokens import set_border_tokens
 from rbptrack.models.gguf_file import GgufHeader, Keys
-from rbptrack.models.sentence_piece import pair_merges, set_sentencepiece_rules
+from rbptrack.models.sentence_piece import SPACE, pair_merges, set_sentencepiece_rules
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -142,8 +142,8 @@ def check_gguf_tokens(name: str, header: GgufHeader, tokenizer: PreTrainedTokeni
     tokens = _token_list(header)
     types = header.values.get(f"{_PREFIX}token_type") or [_ORDINARY] * len(tokens)
     ordinary_ids = [token_id for token_id, token_type in enumerate(types) if token_type == _ORDINARY]
-    token_by_id = {token_id: token.replace("▁", " ") for token, token_id in tokenizer.get_vocab().items()}
-    renamed = sum(token_by_id.get(token_id) != tokens[token_id].replace("▁", " ") for token_id in ordinary_ids)
+    token_by_id = {token_id: token.replace(SPACE, " ") for token, token_id in tokenizer.get_vocab().items()}
+    renamed = sum(token_by_id.get(token_id) != tokens[token_id].replace(SPACE, " ") for token_id in ordinary_ids)
     if renamed > _MAX_RENAMED_SHARE * len(ordinary_ids):
         raise BadInput(
             f"{name}: {tokenizer.name_or_path or 'the tokenizer'} has other names for {renamed} of the "

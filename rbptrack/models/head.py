@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import torch
@@ -46,16 +46,16 @@ def read_head(
     if num_candidates:
         rows = min(rows, num_candidates)
     plain_head = _read_plain_head(output, states, rows)
-    heads = [
-        replace(plain_head, scale=scale, softcap=softcap)
-        for softcap in _possible_softcaps(config)
-        for scale in _possible_scales(config)
-    ]
+    # If the logits of the probe are too small to tell softcaps apart, the first one is taken: that of the config.
+    softcaps = [*_config_numbers(config, _SOFTCAPS), None]
+    scales = _config_numbers(config, _SCALES)
+    scales = [1.0, *scales, *(1 / scale for scale in scales)]
+    heads = [replace(plain_head, scale=scale, softcap=softcap) for softcap, scale in product(softcaps, scales)]
     if len(heads) == 1:
         return heads[0]
-    product = plain_head.logits(states.to(plain_head.weight.device))
-    model_logits = model_logits[:, :rows].to(product.device)
-    head_logits = [replace(head, bias=None).finish(product.clone()) for head in heads]
+    plain_logits = plain_head.logits(states.to(plain_head.weight.device))
+    model_logits = model_logits[:, :rows].to(plain_logits.device)
+    head_logits = [replace(head, bias=None).finish(plain_logits.clone()) for head in heads]
     # Heads whose logits differ by rounding only are equally close. The first of them is returned.
     distances = [max(_ROUNDING, largest_difference(logits, model_logits)) for logits in head_logits]
     return heads[distances.index(min(distances))]
@@ -79,23 +79,7 @@ def _read_plain_head(output: nn.Module, states: Tensor, rows: int) -> Head:
     return Head(weight=weight[:rows], bias=None if bias is None else bias[:rows])
 
 
-def _possible_softcaps(config: Any) -> list[float | None]:
-    """Return the possible softcaps of the logits, the config's values first.
-
-    If the logits of the probe are too small to tell the softcaps apart, `read_head` takes the first one.
-    """
-    return [*_config_numbers(config, _SOFTCAPS), None]
-
-
-def _possible_scales(config: Any) -> list[float]:
-    scales = list(_config_numbers(config, _SCALES))
-    return [1.0, *scales, *(1 / scale for scale in scales)]
-
-
-def _config_numbers(config: Any, names: tuple[str, ...]) -> Iterator[float]:
-    """Yield the numbers that a config's text part has under some names. 0 and 1 are skipped: they mean no change."""
-    text = text_config(config)
-    for name in names:
-        number = getattr(text, name, None)
-        if isinstance(number, int | float) and number not in (0, 1):
-            yield float(number)
+def _config_numbers(config: Any, names: tuple[str, ...]) -> list[float]:
+    """Return the numbers that a config's text part has under some names, without 0 and 1, which mean no change."""
+    numbers = [getattr(text_config(config), name, None) for name in names]
+    return [float(number) for number in numbers if isinstance(number, int | float) and number not in (0, 1)]

@@ -20,7 +20,7 @@ _USER_DEFINED = 4  # the type of a piece that is never split
 _BPE = 2  # the type of a model that joins pairs of pieces; all others that are supported are unigram models
 _UNIGRAM = 1
 _MAX_PROBED_PIECES = 50
-_REMEDY = "; model.tokenizer=ORG/NAME uses another tokenizer"
+REMEDY = "; model.tokenizer=ORG/NAME uses another tokenizer"
 
 SPACE = "▁"  # sentencepiece writes a space as this character
 
@@ -86,7 +86,7 @@ def follow_sentencepiece(tokenizer: PreTrainedTokenizerBase, file: Path, texts: 
     if text is not None:
         raise BadInput(
             f"the tokenizer of {file.parent} cannot be loaded as its {file.name} describes it: sentencepiece splits "
-            f"{text!r:.60} in another way{_REMEDY}"
+            f"{text!r:.60} in another way{REMEDY}"
         )
 
 

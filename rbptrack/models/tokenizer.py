@@ -9,20 +9,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbptrack.base.errors import BadInput, RbptrackError, first_line, is_panic, shortened_list
+from rbptrack.base.errors import BadInput, first_line, shortened_list
 from rbptrack.models import sentence_piece
-from rbptrack.models.architecture import failure_reason, load_config, load_part
+from rbptrack.models.architecture import explained_errors, load_config, load_part
 from rbptrack.models.border_tokens import add_border_tokens
 from rbptrack.models.checkpoint import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, local_file
 from rbptrack.models.gguf_file import gguf_path, read_gguf
 from rbptrack.models.gguf_tokenizer import load_gguf_tokenizer
+from rbptrack.models.sentence_piece import REMEDY
+from rbptrack.sources.model_files import read_json_object
 from rbptrack.sources.pin import Pinned
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
-_REMEDY = "; model.tokenizer=ORG/NAME uses another tokenizer"
 _SECTIONS = ("normalizer", "pre_tokenizer", "post_processor", "model", "added_tokens")  # of tokenizer.json
 _PROBE_TEXT = (
     "In 2026 it was 12345, 3.14159265 and 1,000,000; 0x7F.\n\n\tdef f(x):\n        return x  +   1    # two\r\n"
@@ -56,16 +57,8 @@ def load_tokenizer(pinned: Pinned) -> PreTrainedTokenizerBase:
     tokenizer = _load_by_class(pinned)
     config = _read_config(pinned)
     file = local_file(pinned, _tokenizer_file_name(config))
-    try:
+    with explained_errors("tokenizer", pinned, REMEDY):
         return _check_and_correct_rules(tokenizer, pinned, config, file)
-    except RbptrackError:
-        raise
-    except BaseException as error:  # the libraries raise many types; a panic in Rust is not even an Exception
-        if not isinstance(error, Exception) and not is_panic(error):
-            raise
-        raise BadInput(
-            f"the tokenizer of {pinned.location} cannot be used: {failure_reason(error, pinned)}{_REMEDY}"
-        ) from error
 
 
 def _sentencepiece_file(pinned: Pinned) -> Path | None:
@@ -85,14 +78,14 @@ def _load_by_class(pinned: Pinned) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
-        tokenizer: PreTrainedTokenizerBase = load_part("tokenizer", pinned, AutoTokenizer.from_pretrained, _REMEDY)
+        tokenizer: PreTrainedTokenizerBase = load_part("tokenizer", pinned, AutoTokenizer.from_pretrained, REMEDY)
     except BadInput:
         _check_sentencepiece(pinned)  # the files of a repository on the Hub are there only now
         if local_file(pinned, "config.json") is not None:
             load_config(pinned)  # transformers reads config.json first, so it may be the reason for the failure
         if local_file(pinned, TOKENIZER_FILE) is None or "auto_map" in _read_config(pinned):
             raise
-        tokenizer = load_part("tokenizer", pinned, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
+        tokenizer = load_part("tokenizer", pinned, PreTrainedTokenizerFast.from_pretrained, REMEDY)
     return tokenizer
 
 
@@ -111,7 +104,7 @@ def _check_and_correct_rules(
         sentence_piece.follow_sentencepiece(tokenizer, sentencepiece_file, [*_PROBE_TEXTS])
     # If the files are missing, transformers returns a tokenizer that has special tokens only.
     if len(tokenizer) <= len(tokenizer.all_special_ids):
-        raise BadInput(f"{pinned.location} has no tokenizer{_REMEDY}")
+        raise BadInput(f"{pinned.location} has no tokenizer{REMEDY}")
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     if file is not None:
@@ -233,13 +226,7 @@ def rules_hash(tokenizer: PreTrainedTokenizerBase) -> str:
 def _read_config(pinned: Pinned) -> dict[str, Any]:
     """Return the content of tokenizer_config.json."""
     path = local_file(pinned, TOKENIZER_CONFIG_FILE)
-    if path is None:
-        return {}
-    try:
-        config = json.loads(path.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path} is damaged or not JSON ({first_line(error)})") from error
-    return config if isinstance(config, dict) else {}
+    return {} if path is None else read_json_object(path)
 
 
 def _tokenizer_file_name(config: dict[str, Any]) -> str:
@@ -281,7 +268,7 @@ def _with_rules_of_file(file: Path, tokenizer: PreTrainedTokenizerBase, pinned: 
     file_tokenizer = _read_tokenizer_file(file)
     if not tokenizer.is_fast or tokenizer.backend_tokenizer.to_str() != file_tokenizer.to_str():
         class_tokenizer = tokenizer
-        tokenizer = load_part("tokenizer", pinned, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
+        tokenizer = load_part("tokenizer", pinned, PreTrainedTokenizerFast.from_pretrained, REMEDY)
         # Some special tokens are named by the class only, such as the end-of-text token of GPT-2.
         for role in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
             name = getattr(class_tokenizer, role)
@@ -293,7 +280,7 @@ def _with_rules_of_file(file: Path, tokenizer: PreTrainedTokenizerBase, pinned: 
         if text:
             raise BadInput(
                 f"the tokenizer of {pinned.location} cannot be loaded as its tokenizer.json describes it: transformers "
-                f"changes {_differing_sections(tokenizer, file_tokenizer)}, and {text!r:.60} gets other ids{_REMEDY}"
+                f"changes {_differing_sections(tokenizer, file_tokenizer)}, and {text!r:.60} gets other ids{REMEDY}"
             )
     return tokenizer
 

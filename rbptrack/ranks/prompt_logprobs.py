@@ -19,7 +19,9 @@ NO_ID = -1
 TOKEN_ID = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
 """The id of a token as text, such as a key of a JSON object."""
 
-_ROUNDING_OF_LN_P = 1.3e-2  # ln(rank p) can exceed 0 by up to this if log-probabilities were rounded to bfloat16
+BFLOAT16_ROUNDING = 1.3e-2
+"""Nats. ln(rank p) can exceed 0 by up to this if log-probabilities were rounded to bfloat16."""
+
 _MAX_LOGPROB = 1e-4  # nats; rounding can make a log-probability larger than 0 by up to this
 _MIN_LOGPROB = -1000.0  # nats; smaller values mean minus infinity, such as -9999.0 from vLLM and OpenAI
 
@@ -73,7 +75,7 @@ def vllm_tokens(response: Mapping[str, Any]) -> list[PromptToken]:
             raise BadInput(f"token {position} has the rank {rank!r}; a whole number from 1 is needed")
         token_id = int(text) if TOKEN_ID.fullmatch(text) else text
         token = checked_token(position, token_id, entry[text]["logprob"], rank)
-        if token.logprob is not None and math.log(rank) + token.logprob > _ROUNDING_OF_LN_P:
+        if token.logprob is not None and math.log(rank) + token.logprob > BFLOAT16_ROUNDING:
             raise BadInput(
                 f"token {position} has rank {rank:,} and a probability of {math.exp(token.logprob):.4g}: the "
                 "probabilities up to this rank would add up to more than 1"

@@ -11,10 +11,10 @@ import numpy as np
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks.names import FloatArray
+from rbptrack.ranks.prompt_logprobs import BFLOAT16_ROUNDING
 from rbptrack.ranks.table import RankTable
 
 _FLOAT32_TOLERANCE = 1e-5  # nats; float32 arithmetic can make ln p + ln R larger than 0 by up to this
-_BFLOAT16_TOLERANCE = 1.3e-2  # nats; the tolerance for imported log-probabilities, which may be rounded to bfloat16
 _SUM_TOLERANCE = 1e-9  # largest relative difference between float64 sums of equal numbers in different order
 
 
@@ -39,5 +39,6 @@ def rank_and_rest_sums(table: RankTable) -> FloatArray:
     nats = -float(table.column("logprob").sum(dtype=np.float64))
     if not abs(rank_sum + float(remainder.sum()) - nats) <= _SUM_TOLERANCE * (1 + rank_sum + abs(nats)):
         raise RbptrackError(f"ln R and -ln(p R) add up to {rank_sum + float(remainder.sum())}, not to {nats} nats")
-    tolerance = _FLOAT32_TOLERANCE if table.ties_known else _BFLOAT16_TOLERANCE
+    # Ties are unknown if the log-probabilities come from a server, which may round them.
+    tolerance = _FLOAT32_TOLERANCE if table.ties_known else BFLOAT16_ROUNDING
     return np.array([rank_sum, remainder.sum(), np.count_nonzero(remainder < -tolerance)])

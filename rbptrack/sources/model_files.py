@@ -140,7 +140,7 @@ def _read_index(folder: Path, index: str) -> set[str]:
     path = folder / index
     if path.stat().st_size > _MAX_INDEX_BYTES:
         raise BadInput(f"{path} is too large to be an index of weights")
-    weight_map = _read_object(path).get("weight_map")
+    weight_map = read_json_object(path).get("weight_map")
     names = list(weight_map.values()) if isinstance(weight_map, dict) else []
     if not names or not all(isinstance(name, str) for name in names):
         raise BadInput(f"{path} must hold a weight_map from tensors to files")
@@ -156,16 +156,16 @@ def _check_named_files(folder: Path, names: Iterable[str]) -> None:
     """Raise BadInput if the settings of a tokenizer name files outside of its folder, which transformers would open."""
     named: list[tuple[str, object]] = []
     if "tokenizer_config.json" in names:
-        versions = _read_object(folder / "tokenizer_config.json").get("fast_tokenizer_files")
+        versions = read_json_object(folder / "tokenizer_config.json").get("fast_tokenizer_files")
         named += [("tokenizer_config.json", name) for name in versions or ()]
     if "special_tokens_map.json" in names:
-        tokens = _read_object(folder / "special_tokens_map.json")
+        tokens = read_json_object(folder / "special_tokens_map.json")
         named += [("special_tokens_map.json", name) for key, name in tokens.items() if key.endswith("_file") and name]
     for source, name in named:
         check_inside(str(name), str(folder / source))
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises BadInput if the file cannot be read or holds something else."""
     try:
         with open_regular(path) as file:

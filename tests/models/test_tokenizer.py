@@ -312,7 +312,7 @@ def test_load_tokenizer_refuses_bpe_without_merges(tmp_path: Path) -> None:
 
 
 def test_load_tokenizer_refuses_a_length_that_is_a_text(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="used"):
+    with pytest.raises(BadInput, match="tokenizer"):
         load_folder(write_tokenizer(tmp_path, {}, {"model_max_length": "long"}))
 
 
@@ -368,7 +368,7 @@ def test_measure_accepts_a_tokenizer_in_memory_with_the_rules_of_its_files(
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(digits_folder)
     measurement = measure(model_of("llama"), tokenizer, texts, seq_len=32, context=8, progress=False)
     expected = Tokenizer.from_file(str(digits_folder / "tokenizer.json"))
-    assert measurement.num_tokens == sum(len(expected.encode(text).ids) - 1 for text in texts)
+    assert measurement.measurement.num_tokens == sum(len(expected.encode(text).ids) - 1 for text in texts)
 
 
 def test_measure_accepts_a_tokenizer_in_memory_that_names_no_files(digits_folder: Path, model_of: ModelOf) -> None:

@@ -256,7 +256,7 @@ def test_measure_in_python_equals_the_command_line(vllm: FakeVllm, model: Any, t
     served = rbptrack.measure(server=vllm.address, tokenizer=tokenizer, texts=texts, progress=False)
     here = rbptrack.measure(model, tokenizer, texts, progress=False)
     assert served.ranks.rank.tolist() == here.ranks.rank.tolist()
-    assert served.model == here.model
+    assert served.measurement.model == here.measurement.model
     assert served.measurement.non_embedding_params == here.measurement.non_embedding_params
     assert (served.measurement.engine, served.measurement.head_dtype) == ("vllm 0.32.0", "float32")
     with pytest.raises(BadInput, match="both"):
