@@ -24,9 +24,8 @@ from rbptrack.base.tables import Row
 from rbptrack.config.schema import DatasetConfig, Sampling
 from rbptrack.corpus import rows
 from rbptrack.sources import hub
-from rbptrack.sources.cache import cached_table, writable_folder
+from rbptrack.sources.cache import cached_table, hash_settings, writable_folder
 from rbptrack.sources.dataset_files import check_listed, split_names
-from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.manifest import reading
 from rbptrack.sources.pin import Pinned, check_file_is_whole, has_known_ending, needed_files
 
@@ -107,7 +106,7 @@ def load_documents(config: DatasetConfig, pinned: Pinned) -> list[Document]:
             return _read_uncached(config, pinned)
     key = {**selection_identity(config, pinned), "group": config.group}
     table = cached_table(
-        f"documents/{fingerprint(key)}", _CACHE_SCHEMA, lambda: _document_table(_read_uncached(config, pinned))
+        f"documents/{hash_settings(key)}", _CACHE_SCHEMA, lambda: _document_table(_read_uncached(config, pinned))
     )
     return [Document(row["id"], tuple(row["fields"]), row["group"]) for row in table.to_pylist()]
 

@@ -12,8 +12,7 @@ import altair as alt
 import pyarrow as pa
 
 from rbptrack.figures.drawing import CannotDraw, draw
-from rbptrack.sources.cache import cached_table
-from rbptrack.sources.fingerprint import fingerprint
+from rbptrack.sources.cache import cached_table, hash_settings
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 _RENDERER = "rbptrack"
@@ -30,7 +29,7 @@ def vega_script() -> str:
         return pa.table({"script": [draw("javascript_bundle", snippet=_SNIPPET).decode()]})
 
     parts = {"snippet": _SNIPPET} | {name: version(name) for name in ("vl-convert-python", "altair")}
-    table = cached_table(f"vega/{fingerprint(parts)}", pa.schema({"script": pa.string()}), bundle)
+    table = cached_table(f"vega/{hash_settings(parts)}", pa.schema({"script": pa.string()}), bundle)
     return str(table["script"][0].as_py()).replace("</script", "<\\/script")
 
 

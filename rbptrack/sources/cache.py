@@ -5,10 +5,11 @@ from __future__ import annotations
 import atexit
 import functools
 import hashlib
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -94,6 +95,12 @@ def find_line(name: str) -> str:
         if checksum == _checksum(line):
             return line
     return ""
+
+
+def hash_settings(settings: Mapping[str, object]) -> str:
+    """Return the SHA-256 (hex) of settings by name. Their order does not matter."""
+    text = json.dumps(dict(settings), sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _checksum(line: str) -> str:

@@ -6,8 +6,7 @@ import hashlib
 from functools import cache
 from importlib.metadata import version
 
-from rbptrack.sources.cache import cached_line
-from rbptrack.sources.fingerprint import fingerprint as hash_settings
+from rbptrack.sources.cache import cached_line, hash_settings
 from rbptrack.sources.manifest import reading
 from rbptrack.sources.pin import Pinned
 

@@ -12,7 +12,7 @@ from rbptrack.config.paths import user_path
 from rbptrack.config.schema import Config, DatasetConfig, ModelConfig
 from rbptrack.corpus.documents import find_only_split, selection_identity
 from rbptrack.measurement.describe import describe
-from rbptrack.sources.fingerprint import fingerprint as hash_settings
+from rbptrack.sources.cache import hash_settings
 from rbptrack.sources.hub import MissingRepository, NotCached
 from rbptrack.sources.manifest import ManifestFile, pin_file
 from rbptrack.sources.pin import Pinned, pin_dataset, pin_model, pin_tokenizer
