@@ -38,6 +38,16 @@ _NEEDS_NO_QUOTES = re.compile(r"(?!(?:true|false|null|nan|inf)$)[a-z_][\w./:-]*"
 # A value, or several to sweep over, which may also be written as choice(a,b).
 _VALUES = re.compile(r"(?P<choice>choice\()?(?P<values>[^'\"()\[\]{}$]+)(?(choice)\))")
 
+_NAMES_ELSEWHERE = {
+    "models": "model",
+    "datasets": "dataset",
+    "tasks": "dataset",
+    "limit": "dataset.documents",
+    "max_length": "dataset.seq_len",
+    "batch_size": "engine.batch_tokens",
+}
+"""The option for a word that other programs use, such as lm-evaluation-harness."""
+
 _INFO_VALUES = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 _FLAGS = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
 _FLAGS.add_argument("-m", "--multirun", action="store_true")
@@ -224,14 +234,17 @@ def _check_key(word: str, key: str, choices: Choices) -> None:
         raise BadInput(f"{word}: cells cannot change the folder, because all of them use the same store and paths")
     if key in GROUP_BY_KEY or is_key(key) or key.startswith(_HYDRA_KEYS) or "@" in key:
         return
-    options = suggested_keys()
-    near = nearest(key, options) or _options_with_similar_last_part(key, options)
-    suggested = suggestion([f"{name}=" for name in near])
+    suggested = suggestion([f"{name}=" for name in _similar_options(key)])
     raise BadInput(f"there is no option {key}.{suggested} --cfg job shows all options and their values")
 
 
-def _options_with_similar_last_part(key: str, options: Sequence[str]) -> list[str]:
-    """Return the options with a last part similar to that of a key, such as `dataset.seq_len` for `seqlen`."""
+def _similar_options(key: str) -> list[str]:
+    """Return the options that a key may mean, by its whole name or by its last part: `dataset.seq_len` for `seqlen`."""
+    if key in _NAMES_ELSEWHERE:
+        return [_NAMES_ELSEWHERE[key]]
+    options = suggested_keys()
+    if near := nearest(key, options):
+        return near
     last_parts = {name: name.rpartition(".")[2] for name in options}
     near = nearest(key.rpartition(".")[2], last_parts.values())[:1]
     return [name for name, last_part in last_parts.items() if last_part in near]
@@ -243,7 +256,10 @@ def _unknown_flag_error(word: str) -> BadInput:
         return BadInput(f"unknown option {word}. The command plan estimates what a sweep costs, and measures nothing")
     if name in GROUP_BY_KEY or is_key(name):
         return BadInput(f"unknown option {word}. Write {name}={value if equals else '...'}")
-    return unknown_name("option", word, ["--multirun", "--config-dir", "--cfg", "--info", "--hydra-help", "--help"])
+    flags = ["--multirun", "--config-dir", "--cfg", "--info", "--hydra-help", "--help"]
+    if not nearest(word, flags) and (near := _similar_options(name)):
+        return BadInput(f"unknown option {word}.{suggestion([f'{option}=' for option in near])}")
+    return unknown_name("option", word, flags)
 
 
 def _override_for_ks(value: str, k_config_names: Sequence[str]) -> str:
