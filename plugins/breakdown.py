@@ -63,11 +63,9 @@ from rbptrack.stats import (
     Estimate,
     ce_and_neg_log_rbp,
     ce_and_rbp,
-    estimate_from_influences,
+    estimates,
     first_largest,
-    influences,
     laws,
-    shares_of_tokens,
 )
 
 KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
@@ -397,12 +395,10 @@ def compare_with_rest(
     def drop_error_of_few_documents(estimate: Estimate) -> Estimate:
         return estimate if documents.min() >= MIN_UNITS else estimate.without_error()
 
-    difference, u = influences(pairs[-1], lambda x: ce_and_rbp(x[..., 0, :]) - ce_and_rbp(x[..., 1, :]))
-    shares = shares_of_tokens(pairs[-1])
+    levels = estimates(pairs[-1], lambda x: ce_and_rbp(x[..., 0, :]) - ce_and_rbp(x[..., 1, :]))
     class_values, rest_values = ce_and_rbp(largest)
     share = largest[0, 0] / largest[:, 0].sum()
-    for i, metric in enumerate(metrics):
-        level = estimate_from_influences(difference[i], u[:, i], shares)
+    for i, (metric, level) in enumerate(zip(metrics, levels, strict=True)):
         if metric != CE and not (0 < class_values[i] < 1 and 0 < rest_values[i] < 1):
             level = level.without_error()
         beside = {"share": share, "value": class_values[i], "rest": rest_values[i]}

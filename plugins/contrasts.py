@@ -252,7 +252,7 @@ def _fit_laws(families: Sequence[ComparedFamily]) -> list[ComparedFamily]:
     Ratios to RBP_1 of few sizes share the scatter of other families (`share_scatter`). Comparisons of two families do
     not: if one of them scatters more than the other, too many differences would be found.
     """
-    names = [str(family_laws.family.rows["family"].iloc[0]) for family_laws in families]
+    names = [family_laws.family.label for family_laws in families]
     ratios = []
     for family_laws in families:
         by_metric = {}
@@ -388,7 +388,7 @@ def _draw(report: Report) -> None:
 
 def _noun_of_families(families: Sequence[ComparedFamily]) -> str:
     """Return `families`, or another noun if all belong to one family and differ in precision or training, say."""
-    names = {str(family_laws.family.rows["family"].iloc[0]) for family_laws in families}
+    names = {family_laws.family.label for family_laws in families}
     return "runs of several kinds" if len(names) == 1 else "families"
 
 

@@ -45,13 +45,10 @@ from rbptrack.analysis import (
 from rbptrack.figures import axis_encoding, by_colour, facets, inline_data, legend_selection
 from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram, RankTable
 from rbptrack.stats import (
-    DocumentInfluences,
     Estimate,
     estimate,
-    estimate_from_influences,
+    estimates,
     fit,
-    influences,
-    shares_of_tokens,
     why_no_interval,
 )
 
@@ -143,16 +140,14 @@ class Fitted:
         return np.stack([beta, gamma, ratio], axis=-1)
 
     @cached_property
-    def influences(self) -> tuple[FloatArray, FloatArray]:
-        """The `QUANTITIES`, (3,), and the influences of documents on them, (documents, 3)."""
-        return influences(self.counts, self.quantities)
+    def estimates(self) -> dict[str, Estimate]:
+        """The `QUANTITIES` with their errors over documents, also if there are fewer than `MIN_DOCUMENTS`."""
+        return dict(zip(QUANTITIES, estimates(self.counts, self.quantities), strict=True))
 
     def estimate(self, quantity: str) -> Estimate:
         """Return one of the `QUANTITIES`. It has an error if there are at least `MIN_DOCUMENTS` documents."""
-        values, u = self.influences
-        i = QUANTITIES.index(quantity)
-        quantity_estimate = estimate_from_influences(values[i], u[:, i], shares_of_tokens(self.counts))
-        return quantity_estimate.without_error() if len(u) < MIN_DOCUMENTS else quantity_estimate
+        number = self.estimates[quantity]
+        return number.without_error() if len(self.counts.sums) < MIN_DOCUMENTS else number
 
     @property
     def limit(self) -> str:
@@ -388,13 +383,12 @@ def _add_lines(report: Report, family: Family, s: FloatArray, fits: Sequence[Fit
         report.notes.append(f"{family}: no intervals of slopes: {why_no_interval([fitted.counts for fitted in fits])}.")
     if has_enough_documents and not all_have_ratio:
         report.notes.append(f"{family}: mu/sigma has no line in ln S, because it is not determined at every size.")
-    for i, quantity in enumerate(QUANTITIES):
+    for quantity in QUANTITIES:
         if quantity == "mu_over_sigma" and not all_have_ratio:
             continue
-        values = np.array([fitted.influences[0][i] for fitted in fits])
-        documents = []
-        for fitted in fits:
-            documents.append(DocumentInfluences(fitted.influences[1][:, i], shares_of_tokens(fitted.counts)))
+        numbers = [fitted.estimates[quantity] for fitted in fits]
+        values = np.array([number.value for number in numbers])
+        documents = [number.documents for number in numbers if number.documents is not None]
         # A law of exp(-value) is a straight line of the value in ln S. Its alpha is the slope of the value.
         y = np.exp(values.mean() - values)
         law = fit(s, y, documents)

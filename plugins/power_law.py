@@ -22,9 +22,8 @@ narrow (docs/explanation/validity.md).
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -70,13 +69,10 @@ from rbptrack.stats import (
     Law,
     Row,
     bend_text,
-    ce_and_neg_log_rbp,
     ce_and_rbp,
-    estimate_from_influences,
+    estimates,
     fit,
     forecast,
-    half_widths,
-    influences,
     ks_with_enough_misses,
     laws,
     laws_by_metric,
@@ -84,8 +80,8 @@ from rbptrack.stats import (
     neg_log_rbp_over_ce,
     paired_difference,
     share_scatter,
-    shares_of_tokens,
     simultaneous_level,
+    y_with_intervals,
 )
 
 MIN_R2 = 0.9
@@ -116,7 +112,8 @@ GLOSSARY: Glossary = {
         "largest minus smallest",
         "+.3f",
     ),
-    "between": Term("the smallest and the largest size"),
+    "from_size": Term("the smallest size", "from"),
+    "to_size": Term("the largest size", "to"),
     "before": Term("CE or RBP_k of the smallest model", "smallest", ".3f"),
     "after": Term("CE or RBP_k of the largest model", "largest", ".3f"),
     "A": Term("the law's factor, y at S = 1", title="A"),
@@ -194,26 +191,25 @@ LEADING_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class FamilyLaws:
+class _Fitted:
     """The counts and laws of one family on one dataset.
 
     Attributes:
         family: the family.
         s: the sizes S in the unit of the analyzer's option `unit`, (m,).
-        s_other: the sizes S in the other unit, (m,).
-        counts: the counts of each size, m of them.
-        laws: the laws by metric: ce, and rbp_<k> for each k of the grid. Empty if there is only one size.
+        all_counts: the counts of each size at every k of the grid, m of them.
+        counts: the same at the k that laws are fitted to.
+        laws: the laws by metric: ce, and rbp_<k> for each k. Empty if there is only one size.
         ratios: the laws of -ln RBP_k / CE by metric.
 
     """
 
     family: Family
     s: FloatArray
-    s_other: FloatArray
-    counts: list[DocumentCounts]
-    laws: dict[str, Law]
-    ratios: dict[str, Law]
     all_counts: Sequence[DocumentCounts]
+    counts: list[DocumentCounts]
+    laws: dict[str, Law] = field(default_factory=dict)
+    ratios: dict[str, Law] = field(default_factory=dict)
 
 
 class PowerLaw(Analyzer):
@@ -269,7 +265,7 @@ class PowerLaw(Analyzer):
     def _metrics(self) -> list[str]:
         return [CE, *map(rbp_name, self.k)]
 
-    def _read(self, runs: Runs) -> tuple[list[FamilyLaws], list[str]]:
+    def _read(self, runs: Runs) -> tuple[list[_Fitted], list[str]]:
         """Return the counts and laws of every family at every k of the grid, and notes.
 
         Families of one size are included without laws.
@@ -277,7 +273,6 @@ class PowerLaw(Analyzer):
         vocab_size = runs.frame["vocab_size"].max()
         largest = 1 if pd.isna(vocab_size) else int(vocab_size)
         ks = sorted({*log_grid(largest).tolist(), *self.k, *rbp_ks(runs.frame.columns)})
-        other_unit = S_COLUMNS[1 - S_COLUMNS.index(self.unit)]
         all_families = []
         notes = []
         reading = read_families(runs, ks)
@@ -289,27 +284,22 @@ class PowerLaw(Analyzer):
             if left_out:
                 why = f"above |V|, not logged, or fewer than {MIN_MISSES} tokens of the best model have a rank above k"
                 notes.append(f"{family}: RBP_k is left out at k = {listed(list(map(str, left_out)))}: {why}.")
+            fitted = _Fitted(family, s, all_counts, counts)
             if not np.isfinite(s).all():
                 notes.append(f"{family}: {self.unit} is not known for every model, so there is no law.")
-                all_families.append(FamilyLaws(family, s, s, counts, {}, {}, all_counts))
-                continue
-            if len(np.unique(s)) < 2:
+            elif len(np.unique(s)) < 2:
                 notes.append(f"{family}: no law, because there is only one size.")
-                all_families.append(FamilyLaws(family, s, s, counts, {}, {}, all_counts))
-                continue
-            by_metric = laws_by_metric(s, counts)
-            notes += [f"{family}: {line}." for line in self._missing_clauses(by_metric, counts)]
-            found = zip(
-                map(rbp_name, fitted_ks), laws(s, counts, neg_log_rbp_over_ce) if fitted_ks else (), strict=True
-            )
-            ratios = {name: ratio for name, ratio in found if ratio is not None}
-            s_other = family.column(other_unit)
-            all_families.append(FamilyLaws(family, s, s_other, counts, by_metric, ratios, all_counts))
+            else:
+                found = laws(s, counts, neg_log_rbp_over_ce) if fitted_ks else []
+                ratios = {rbp_name(k): ratio for k, ratio in zip(fitted_ks, found, strict=True) if ratio}
+                fitted = replace(fitted, laws=laws_by_metric(s, counts), ratios=ratios)
+                notes += [f"{family}: {line}." for line in self._missing_clauses(fitted.laws, counts)]
+            all_families.append(fitted)
         return all_families, reading.notes + notes
 
-    def _share_scatter(self, report: Report, families: Sequence[FamilyLaws]) -> list[FamilyLaws]:
+    def _share_scatter(self, report: Report, families: Sequence[_Fitted]) -> list[_Fitted]:
         """Return families whose laws of few sizes share the scatter of other families, and note that they do."""
-        names = [str(family_laws.family.rows["family"].iloc[0]) for family_laws in families]
+        names = [family_laws.family.label for family_laws in families]
         shared = share_scatter([family_laws.laws for family_laws in families], names)
         ratios = share_scatter([family_laws.ratios for family_laws in families], names)
         few = []
@@ -329,27 +319,29 @@ class PowerLaw(Analyzer):
 
     def _missing_clauses(self, laws: dict[str, Law], counts: Sequence[DocumentCounts]) -> Iterator[str]:
         """Yield clauses that say which metrics have no law, or which laws have no interval, and why."""
-        without_law = [rbp_name(k) for k in self.k if k in counts[0].ks and rbp_name(k) not in laws]
+        without_law = [metric_label(rbp_name(k)) for k in self.k if k in counts[0].ks and rbp_name(k) not in laws]
         if without_law:
-            yield f"no law of {_metric_labels(without_law)}, which is 0 or 1 at some size"
+            yield f"no law of {listed(without_law)}, which is 0 or 1 at some size"
         clause = missing_interval_clause({name: laws[name] for name in self._metrics if name in laws}, counts)
         if clause:
             yield clause
 
-    def _add_exponents(self, report: Report, family_laws: FamilyLaws, headline: str) -> None:
+    def _add_exponents(self, report: Report, family_laws: _Fitted, headline: str) -> None:
         """Add the results of each law: alpha, the difference from CE's alpha, the held-out error and forecasts.
 
         `headline` is the metric that the headline names.
         """
+        s_other = family_laws.family.column(S_COLUMNS[1 - S_COLUMNS.index(self.unit)])
         for metric in self._metrics:
             law = family_laws.laws.get(metric)
             if law is None:
                 continue
             keys = {**family_laws.family.keys, "metric": metric, "primary": metric == headline}
             beside = {"A": law.a, "R2": law.r2, "largest_deviation": law.largest_deviation, "sizes": law.sizes}
-            if np.isfinite(family_laws.s_other).all():
+            if np.isfinite(s_other).all():
                 name = "alpha_incl" if self.unit == S_COLUMNS[0] else "alpha_excl"
-                beside[name] = fit(family_laws.s_other, _values_by_size(law, family_laws.s)).alpha.value
+                ascending = np.argsort(family_laws.s, kind="stable")  # the order of the law's values
+                beside[name] = fit(s_other[ascending], law.y).alpha.value
             report.add("alpha", law.alpha, **keys, null=0.0, beside=beside | _own_ends("", law), own=law.own_alpha)
             ce = family_laws.laws.get(CE)
             ratio = family_laws.ratios.get(metric)
@@ -361,27 +353,24 @@ class PowerLaw(Analyzer):
                 report.add("held_out", law.held_out(), **keys, null=0.0, show=np.expm1)
             self._add_forecasts(report, family_laws, metric, law)
 
-    def _add_improvements(self, report: Report, family_laws: FamilyLaws, headline: str) -> None:
+    def _add_improvements(self, report: Report, family_laws: _Fitted, headline: str) -> None:
         """Add CE and RBP_k of the largest model minus that of the smallest one."""
         largest, smallest = family_laws.counts[-1], family_laws.counts[0]
         labels = family_laws.family.labels
-        keys = {**family_laws.family.keys, "between": f"{labels[0]} to {labels[-1]}"}
-        by_size = []
-        for counts in (largest, smallest):
-            values, u = influences(counts, ce_and_rbp)
-            by_size.append((values, u, shares_of_tokens(counts)))
+        keys = {**family_laws.family.keys, "from_size": labels[0], "to_size": labels[-1]}
         has_same_documents = np.array_equal(largest.document, smallest.document) and largest.grouped == smallest.grouped
-        for i, metric in enumerate([CE, *map(rbp_name, largest.ks)]):
+        metrics = [CE, *map(rbp_name, largest.ks)]
+        levels = zip(metrics, estimates(largest, ce_and_rbp), estimates(smallest, ce_and_rbp), strict=True)
+        for metric, after, before in levels:
             if metric not in self._metrics or metric not in family_laws.laws:
                 continue
-            after, before = (estimate_from_influences(values[i], u[:, i], shares) for values, u, shares in by_size)
             beside = {"before": before.value, "after": after.value}
             change = paired_difference(after, before) if has_same_documents else after - before
             report.add(
                 "improvement", change, **keys, metric=metric, primary=metric == headline, null=0.0, beside=beside
             )
 
-    def _add_forecasts(self, report: Report, family_laws: FamilyLaws, metric: str, law: Law) -> None:
+    def _add_forecasts(self, report: Report, family_laws: _Fitted, metric: str, law: Law) -> None:
         """Add the forecasts of one metric at the sizes of the option `at`."""
         for s in self.at:
             predicted = forecast(law, s)
@@ -391,20 +380,19 @@ class PowerLaw(Analyzer):
                     f"form of law is rejected, or the law has no interval, or fewer than {MIN_TESTED_SIZES} sizes."
                 )
                 continue
-            ends = [(predicted.low, predicted.low_form), (predicted.high, predicted.high_form)]
-            shown = [(math.exp(ln_y) if metric == CE else _rbp_of_ln_y(ln_y), form) for ln_y, form in ends]
-            (low, low_form), (high, high_form) = sorted(shown)
-            value = math.exp(predicted.value) if metric == CE else _rbp_of_ln_y(predicted.value)
+            show = math.exp if metric == CE else _rbp_of_ln_y
+            ends = [(show(predicted.low), predicted.low_form), (show(predicted.high), predicted.high_form)]
+            (low, low_form), (high, high_form) = sorted(ends)
             beside = {"beyond": s / law.s[-1], "low_form": low_form, "high_form": high_form}
             keys = {**family_laws.family.keys, "metric": metric}
-            report.add("forecast", value, **keys, ends=(low, high), beside=beside, S=s)
+            report.add("forecast", show(predicted.value), **keys, ends=(low, high), beside=beside, S=s)
 
-    def _add_values(self, report: Report, families: Sequence[FamilyLaws]) -> None:
+    def _add_values(self, report: Report, families: Sequence[_Fitted]) -> None:
         """Add CE and RBP_k of every model and a figure of RBP_k against k, because there are no laws."""
         for each in families:
             for model, counts in zip(each.family.models, each.all_counts, strict=True):
                 shown = counts.select([k for k in self.k if k in counts.ks])
-                y, low, high = _with_intervals(shown)
+                y, low, high = y_with_intervals(shown)
                 report.add(CE, y[0], **each.family.keys, ends=(low[0], high[0]), model=model)
                 for k, *values in zip(shown.ks, y[1:], high[1:], low[1:], strict=True):
                     value, lowest, highest = np.exp(-np.array(values))
@@ -423,7 +411,7 @@ class PowerLaw(Analyzer):
         )
         return f"{metric_label(metric)} {models}. A law in size needs at least {MIN_SIZES} sizes of one family."
 
-    def _headline(self, report: Report, families: Sequence[FamilyLaws], metric: str) -> str:
+    def _headline(self, report: Report, families: Sequence[_Fitted], metric: str) -> str:
         """Say whether RBP_k improves with size, and whether faster than CE.
 
         A caution follows if laws bend or mispredict their largest size.
@@ -478,8 +466,7 @@ def _improvement_clause(report: Report, metric: str) -> str:
         )
     row = rows.iloc[0]
     change = estimate_text(row["improvement"], row["low"], row["high"], "+.3f")
-    smallest, _, largest = row["between"].partition(" to ")
-    ends = f"from {row['before']:.3f} at {smallest} to {row['after']:.3f} at {largest}"
+    ends = f"from {row['before']:.3f} at {row['from_size']} to {row['after']:.3f} at {row['to_size']}"
     return ", ".join(filter(None, [f"{label} changes {ends}, by {change}", p_text(row["p_adjusted"])]))
 
 
@@ -491,7 +478,7 @@ def _own_ends(prefix: str, law: Law) -> dict[str, float]:
     return {f"{prefix}own_low": low, f"{prefix}own_high": high}
 
 
-def _draw_curves(families: Sequence[FamilyLaws]) -> Any:
+def _draw_curves(families: Sequence[_Fitted]) -> Any:
     """Draw RBP_k of each model against k, with a panel for each dataset."""
     frames = []
     for each in families:
@@ -504,11 +491,7 @@ def _draw_curves(families: Sequence[FamilyLaws]) -> Any:
     return facets(curves.drop(columns="family"), x="k", y="RBP_k", colour="model")
 
 
-def _metric_labels(metrics: Sequence[str]) -> str:
-    return listed([metric_label(metric) for metric in metrics])
-
-
-def _caution_clause(metric: str, families: Sequence[FamilyLaws]) -> str:
+def _caution_clause(metric: str, families: Sequence[_Fitted]) -> str:
     """Return a clause about the laws of a metric that bend or mispredict their largest size; empty if none does."""
     num_laws = 0
     doubtful = []
@@ -538,19 +521,6 @@ def _rbp_of_ln_y(ln_y: float) -> float:
     return float(np.exp(-np.exp(ln_y)))
 
 
-def _values_by_size(law: Law, s: FloatArray) -> FloatArray:
-    """Return the values y of a law in the order of sizes.
-
-    Args:
-        law: a law through these sizes. Its own values are in ascending order of S.
-        s: the sizes in any order, (m,).
-
-    """
-    y = np.empty(len(s))
-    y[np.argsort(s)] = law.y
-    return y
-
-
 def _figure(points: pd.DataFrame, laws: pd.DataFrame, k: int | None) -> Any:
     """Draw the explorer at k. If there are no values of RBP_k, draw cross-entropy against size instead."""
     points = points[np.isfinite(points["S"])]
@@ -578,7 +548,7 @@ def _with_verdicts(report: Report, laws: pd.DataFrame) -> pd.DataFrame:
     return laws.assign(**columns)
 
 
-def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
+def _law_rows(family_laws: _Fitted) -> list[dict[str, object]]:
     """Return a row for each law of a family. The explorer draws these rows."""
     rows = []
     fewest_above_k = _fewest_tokens_above_k(family_laws)
@@ -594,13 +564,13 @@ def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
         if ratio := family_laws.ratios.get(metric):
             numbers |= _with_ends("delta", ratio.alpha)
         numbers["tokens_above_k"] = fewest_above_k.get(metric, np.nan)
-        mispredicts = numbers["held_out_low"] > 0 or numbers["held_out_high"] < 0
-        doubts = _doubts(numbers, mispredicts=mispredicts, bend=bend_text(law))
-        rows.append(family_laws.family.keys | _metric_and_k(metric) | numbers | {"doubt": "; ".join(doubts)} | line)
+        doubts = _doubts(law, numbers["tokens_above_k"])
+        keys = {**family_laws.family.keys, "metric": CE if metric == CE else "rbp", "k": parse_rbp_name(metric) or 0}
+        rows.append(keys | numbers | {"doubt": "; ".join(doubts)} | line)
     return rows
 
 
-def _level_of_band(family_laws: FamilyLaws) -> float:
+def _level_of_band(family_laws: _Fitted) -> float:
     """Return the level of single intervals that makes the intervals of alpha hold for all k together at 95%."""
     keys = family_laws.family.keys
     exponents = [law.alpha for metric, law in family_laws.laws.items() if metric != CE and law.alpha.has_interval]
@@ -613,7 +583,7 @@ def _with_ends(name: str, estimate: Estimate) -> dict[str, float]:
     return {name: estimate.value, f"{name}_low": low, f"{name}_high": high}
 
 
-def _fewest_tokens_above_k(family_laws: FamilyLaws) -> dict[str, float]:
+def _fewest_tokens_above_k(family_laws: _Fitted) -> dict[str, float]:
     """Return how many tokens of the best model have a rank above k, by metric; empty if it is unknown."""
     if family_laws.family.rows["num_tokens"].isna().any():
         return {}
@@ -622,53 +592,26 @@ def _fewest_tokens_above_k(family_laws: FamilyLaws) -> dict[str, float]:
     return dict(zip(metrics, np.min(above_k, axis=0).tolist(), strict=True))
 
 
-def _doubts(numbers: Mapping[str, float], *, mispredicts: bool, bend: str) -> Iterator[str]:
-    """Yield reasons to doubt a law: a bend, a mispredicted largest size, large scatter, or few tokens above k.
-
-    Args:
-        numbers: the numbers of the law, by the names of the glossary.
-        mispredicts: whether the held-out error at the largest size differs significantly from 0.
-        bend: whether the law bends, as text; empty if no bend was found.
-
-    """
-    if bend:
+def _doubts(law: Law, tokens_above_k: float) -> Iterator[str]:
+    """Yield reasons to doubt a law. tokens_above_k: the tokens of the best model with a rank above k."""
+    if bend := bend_text(law):
         yield bend
-    if mispredicts:
+    if _mispredicts(law):
         yield "off at its largest size"
-    if numbers["R2"] < MIN_R2:
+    if law.r2 < MIN_R2:
         yield "models scatter"
-    if numbers["tokens_above_k"] < FEW_TOKENS:
+    if tokens_above_k < FEW_TOKENS:
         yield "few tokens above k"
 
 
-def _with_intervals(counts: DocumentCounts) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return y of one model, and the ends of its 95% interval, each (1 + len(ks),). y is CE and -ln RBP_k."""
-    ln_y, u = influences(counts, lambda sums: np.log(ce_and_neg_log_rbp(sums)))
-    half = half_widths(u, shares_of_tokens(counts))
-    y = np.exp(ln_y)
-    return y, y * np.exp(-half), y * np.exp(half)
-
-
-def _points(families: Sequence[FamilyLaws]) -> pd.DataFrame:
+def _points(families: Sequence[_Fitted]) -> pd.DataFrame:
     """Return a table with a row for each model and metric of the families. The explorer draws these rows."""
-    columns: dict[str, list[object]] = defaultdict(list)
+    frames = []
     for family_laws in families:
-        keys = family_laws.family.keys
         for model, s, counts in zip(family_laws.family.models, family_laws.s, family_laws.counts, strict=True):
-            y, low, high = _with_intervals(counts)
-            is_drawn = np.isfinite(y) & (y > 0)
-            rows = int(is_drawn.sum())
-            for name, key in (keys | {"model": model, "S": s}).items():
-                columns[name] += [key] * rows
-            columns["metric"] += np.array([CE, *["rbp"] * len(counts.ks)])[is_drawn].tolist()
-            columns["k"] += np.array([0, *counts.ks])[is_drawn].tolist()
-            columns["value"] += np.append(y[0], np.exp(-y[1:]))[is_drawn].tolist()
-            for name, values in (("y", y), ("low", low), ("high", high)):
-                columns[name] += values[is_drawn].tolist()
-    return pd.DataFrame(columns)
-
-
-def _metric_and_k(metric: str) -> dict[str, object]:
-    if metric == CE:
-        return {"metric": CE, "k": 0}
-    return {"metric": "rbp", "k": parse_rbp_name(metric)}
+            y, low, high = y_with_intervals(counts)
+            names = family_laws.family.keys | {"model": model, "S": s}
+            names |= {"metric": [CE, *["rbp"] * len(counts.ks)], "k": [0, *counts.ks]}
+            values = {"value": np.append(y[0], np.exp(-y[1:])), "y": y, "low": low, "high": high}
+            frames.append(pd.DataFrame(names | values)[np.isfinite(y) & (y > 0)])
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()

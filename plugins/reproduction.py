@@ -81,7 +81,7 @@ class Reproduction(Analyzer):
             _add_alphas(report, family, counts, _rows_of_family(in_size, family))
             self._add_betas(report, family, counts, _rows_of_family(in_k, family))
             # Both published tables have the same sizes.
-            published_sizes = in_k.loc[in_k["family"] == _published_name(family), "size"].unique()
+            published_sizes = in_k.loc[in_k["family"] == family.label, "size"].unique()
             missing_sizes = [size for size in published_sizes if size not in family.labels]
             extra_sizes = [size for size in family.labels if size not in published_sizes]
             if missing_sizes:
@@ -149,12 +149,7 @@ def _add_comparison(
 
 
 def _rows_of_family(table: pd.DataFrame, family: Family) -> pd.DataFrame:
-    return table[(table["family"] == _published_name(family)) & (table["dataset"] == family.dataset)]
-
-
-def _published_name(family: Family) -> str:
-    """Return the name under which a family is published: `pythia` for `pythia bfloat16`."""
-    return str(family.rows["family"].iat[0])
+    return table[(table["family"] == family.label) & (table["dataset"] == family.dataset)]
 
 
 def _note_other_settings(frame: pd.DataFrame) -> Iterator[str]:

@@ -50,15 +50,11 @@ from rbptrack.analysis import Report, Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, IntArray, RankTable, log_grid
 from rbptrack.stats import (
-    ce_and_neg_log_rbp,
     cross_entropy,
     estimate,
-    estimate_from_influences,
-    half_widths,
-    influences,
     law_in_k,
     laws,
-    shares_of_tokens,
+    y_with_intervals,
 )
 from rbptrack.stats.changes import Changes, PairCounts, judge
 from studies.experiment import Experiment, Outcomes, Settings, coverage, fit_laws, grid, rejection
@@ -98,9 +94,8 @@ def numbers(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 def _coverage_of_y(claim: str, counts: DocumentCounts, place: int, truth: float) -> dict[str, bool]:
     """Return whether the interval of CE (place 0) or -ln RBP_k contains the truth, as `power_law` draws it."""
-    ln_y, u = influences(counts, lambda sums: np.log(ce_and_neg_log_rbp(sums)))
-    half_width = half_widths(u, shares_of_tokens(counts))[place]
-    return {claim: abs(ln_y[place] - np.log(truth)) <= half_width} if np.isfinite(half_width) else {}
+    _, low, high = (ends[place] for ends in y_with_intervals(counts))
+    return {claim: low <= truth <= high} if np.isfinite(low) else {}
 
 
 @cache
@@ -196,11 +191,9 @@ def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
     kinds = rng.integers(_KINDS, size=cell["D"])
     table = _make_table(_draw_ranks(rng, cell["tails"], 1.0, kinds, length), length)
     fitted = fit_ranks(rank_sums([table], table.histogram()))
-    values, u = fitted.influences
-    shares = length / length.sum()
     outcomes = {
-        **coverage("covers: β of the ranks", estimate_from_influences(values[0], u[:, 0], shares), theta[0]),
-        **coverage("covers: γ of the ranks", estimate_from_influences(values[1], u[:, 1], shares), theta[1]),
+        **coverage("covers: β of the ranks", fitted.estimates["beta"], theta[0]),
+        **coverage("covers: γ of the ranks", fitted.estimates["gamma"], theta[1]),
         **coverage("covers: the lognormal's gain over Zipf's law", fitted.gain, gain),  # printed from 200 documents on
     }
     if fitted.has_mu_and_sigma:

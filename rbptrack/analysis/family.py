@@ -74,6 +74,11 @@ class Family:
         """The family and the dataset, as keyword arguments of `Report.add`."""
         return {"family": self.name, "dataset": self.dataset}
 
+    @property
+    def label(self) -> str:
+        """The family that the labels of the runs name: `pythia`, also if `name` is `pythia bfloat16`."""
+        return str(self.rows["family"].iloc[0])
+
     @cached_property
     def s(self) -> FloatArray:
         """The distinct sizes S, ascending, (m,)."""

@@ -21,11 +21,9 @@ from rbptrack.stats import (
     SizeRatio,
     ce_and_neg_log_rbp,
     combination,
-    estimate_from_influences,
-    influences,
+    estimates,
     laws_by_metric,
     paired_difference,
-    shares_of_tokens,
     size_ratio,
 )
 from rbptrack.stats.rounding import first_smallest
@@ -60,13 +58,8 @@ class FamilyLaws:
     def levels(self) -> list[dict[str, Estimate]]:
         """CE and -ln RBP_k of each size by metric, with the influences of documents; m of them."""
         metrics = [CE, *map(rbp_name, self.counts[0].ks)]
-        levels = []
-        for counts in self.counts:
-            values, u = influences(counts, ce_and_neg_log_rbp)
-            shares = shares_of_tokens(counts)
-            columns = zip(metrics, values, u.T, strict=True)
-            levels.append({name: estimate_from_influences(value, column, shares) for name, value, column in columns})
-        return levels
+        levels = [estimates(counts, ce_and_neg_log_rbp) for counts in self.counts]
+        return [dict(zip(metrics, of_size, strict=True)) for of_size in levels]
 
     def has_documents_of(self, other: FamilyLaws) -> bool:
         """Return whether all sizes of this and another family were counted over the same documents or groups."""

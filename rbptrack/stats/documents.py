@@ -204,21 +204,35 @@ def estimate(sums: SumsLike, statistic: Statistic) -> Estimate:
         statistic: a function that takes sums, (..., columns), and returns a number, (...).
 
     """
-    return estimate_from_influences(*influences(sums, statistic), shares_of_tokens(sums))
+    [number] = estimates(sums, statistic)
+    return number
+
+
+def estimates(sums: SumsLike, statistic: Statistic) -> list[Estimate]:
+    """Compute several statistics of sums over documents, and their errors by the jackknife.
+
+    Args:
+        sums: the sums of each document. The first column must be the number of tokens.
+        statistic: a function that takes sums, (..., columns), and returns numbers, (..., values).
+
+    """
+    values, u = influences(sums, statistic)
+    shares = shares_of_tokens(sums)
+    columns = zip(np.atleast_1d(values), u.reshape(len(u), -1).T, strict=True)
+    return [estimate_from_influences(value, column, shares) for value, column in columns]
 
 
 def estimate_from_influences(value: FloatArray, u: FloatArray, shares: FloatArray) -> Estimate:
     """Return the estimate of a value, with its error from the influences of documents on it.
 
     Args:
-        value: the value, () or (1,).
+        value: the value, ().
         u: the influences of documents, (documents,).
         shares: the share of the tokens that each document holds, (documents,).
 
     """
-    u = u.reshape(len(u))
     return Estimate(
-        float(np.squeeze(value)),
+        float(value),
         sampling=float(covariance(u[:, None])[0, 0]),
         sampling_df=float(degrees_of_freedom(u, shares)),
         deciding_documents=float(deciding_documents(u)),
@@ -246,6 +260,14 @@ def half_widths(u: FloatArray, shares: FloatArray) -> FloatArray:
         df = np.fmin(np.fmin(n - 1, deciding_documents(u)), deciding_documents(shares))
         half_width = scipy.special.stdtrit(df, 0.975) * standard_error
     return np.where(np.isfinite(half_width) & (n >= MIN_UNITS), half_width, nan)
+
+
+def y_with_intervals(counts: DocumentCounts) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return CE and -ln RBP_k of one model, and the ends of their 95% intervals over documents, (1 + ks,) each."""
+    ln_y, u = influences(counts, lambda sums: np.log(ce_and_neg_log_rbp(sums)))
+    half = half_widths(u, shares_of_tokens(counts))
+    y = np.exp(ln_y)
+    return y, y * np.exp(-half), y * np.exp(half)
 
 
 def covariance(u: FloatArray) -> FloatArray:
