@@ -301,7 +301,6 @@ GLOSSARY: Glossary = {
     "share": Term("share of the scored tokens that belong to the class", form=".1%"),
     "value": Term("CE or RBP_k of the class at the largest size"),
     "rest": Term("CE or RBP_k of all other tokens at the largest size"),
-    "R2": Term("share of the variance of ln y that the law explains", "R²"),
 }
 
 

@@ -82,6 +82,7 @@ GLOSSARY: Glossary = {
         "+.3f",
     ),
     "at": Term("the size; both sizes if they differ; or the mean over all sizes that were compared"),
+    "compared": Term("the number of compared sizes of a mean", aside=True),
     "size_ratio": Term(
         "size at which the law of this family has the value that the law of the other family (versus) has at its "
         "largest size, divided by that size; this family is the one whose law has the better value at its largest "
@@ -277,7 +278,8 @@ def _compare_levels(report: Report, first: ComparedFamily, second: ComparedFamil
             report.add("level", difference, **keys, at=label)
         if len(differences) > 1:
             mean = mean_level(differences)
-            report.add("level", mean, **keys, primary=metric == primary, at=f"mean of {len(differences)} sizes")
+            at, number = f"mean of {len(differences)} sizes", {"compared": len(differences)}
+            report.add("level", mean, **keys, primary=metric == primary, at=at, beside=number)
 
 
 def _compare_sizes(report: Report, first: ComparedFamily, second: ComparedFamily, primary: str) -> None:
@@ -414,7 +416,7 @@ def _clause_of_families(report: Report, families: Sequence[ComparedFamily], metr
             ratio = estimate_text(row["size_ratio"], row["low"], row["high"])
             text = f"for the same {label}, {row['family']} needs {ratio} of the size of {row['largest']}"
             return f"{text}, {p_text(row['p_adjusted'])}"
-    means = levels[levels["at"].str.startswith("mean")]
+    means = levels[levels["compared"].notna()] if "compared" in levels else levels[:0]
     shown = means if len(means) else levels
     y = "CE" if label == metric_label(CE) else f"-ln {label}"
     if len(pairs) > 1:
@@ -424,7 +426,7 @@ def _clause_of_families(report: Report, families: Sequence[ComparedFamily], metr
         return verdict_clause(shown, texts, noun="pair", none=none, span="level")
     row = shown.iloc[0]
     value = estimate_text(row["level"], row["low"], row["high"], "+.3f")
-    at = f"on average over {row['at'].removeprefix('mean of ')}" if len(means) else f"at {row['at']}"
+    at = f"on average over {row['compared']:.0f} sizes" if len(means) else f"at {row['at']}"
     words = {"above": "worse", "below": "better"}
     text = f"{at}, {y} of {row['family']} minus that of {row['versus']} is {value}"
     if row["verdict"] in words:

@@ -47,7 +47,6 @@ GLOSSARY: Glossary = {
     "length": "number of tokens of a draft",
     "cost": Term("time of a step of the draft model divided by the time of a call of the reference", form=".3f"),
     "independent": Term("tokens per call if each token were accepted independently of the others", form=".2f"),
-    "R2": Term("share of the variance of ln y that the law explains", "R²", ".3f"),
 }
 # The columns of the sums by document, which `draft_sums` returns.
 TOKENS = 0  # number of scored tokens

@@ -246,7 +246,6 @@ GLOSSARY: Glossary = {
     "succeeded": Term("share of answers in which all tokens have R <= k", form=".1%"),
     "rbp_of_answers": Term("RBP_k of the answers' tokens", "RBP_k of answers"),
     "C": Term("factor of the law: -ln p_N at S = 1"),
-    "R2": Term("share of the variance of ln y that the law explains", "R²"),
     "sizes": Term("number of sizes with enough runs of hits; the law is fitted to them"),
 }
 

@@ -4,8 +4,7 @@ A lognormal distribution of ranks is ln P(k) = const - beta ln k - gamma ln^2 k,
 1/(2 sigma^2) (arXiv 2510.20387, eq. 9). gamma = 0 is Zipf's law. As gamma approaches 0, mu and sigma become infinite,
 but beta and the distribution do not. If gamma is below 0, no lognormal exists, and no number of it is reported. The
 analyzer therefore fits beta and gamma, and reports mu and sigma only if the interval of gamma lies above 0. The
-analyzer sums over all ranks exactly. For comparison, it also computes -ln P(1) by the integral of the paper's appendix.
-The report draws figures 8b to 8d of the paper.
+analyzer sums over all ranks exactly. The report draws figures 8b to 8d of the paper.
 
 The report does not contain the divergence of the measured ranks from a distribution, because sampling alone makes it
 large: it was 0.07 nats per token for 170,000 ranks drawn from the lognormal itself. The report contains two other
@@ -25,7 +24,6 @@ import altair as alt
 import numpy as np
 import pandas as pd
 from scipy import optimize
-from scipy.special import log_ndtr
 
 from rbptrack.analysis import (
     Analyzer,
@@ -254,16 +252,6 @@ def largest_difference(rbp: FloatArray, log_pmf: FloatArray) -> float:
     return float(np.abs(np.cumsum(np.exp(log_pmf)) - rbp).max())
 
 
-def integral_of_p1(mu: float, sigma: float) -> float:
-    """Return -ln p_1 of a lognormal with an integral over [1, inf) in place of the sum over ranks.
-
-    It is ln[sigma Phi(m)/phi(m)] with m = mu/sigma. Source: arXiv 2510.20387, appendix B. The approximation may fail:
-    the result is then negative, which means p_1 > 1.
-    """
-    m = mu / sigma
-    return float(np.log(sigma) + log_ndtr(m) + m**2 / 2 + np.log(2 * np.pi) / 2)
-
-
 GLOSSARY: Glossary = {
     "beta": Term("1 - mu/sigma^2, in ln P(k) = const - beta ln k - gamma ln^2 k", "β"),
     "gamma": Term("1/(2 sigma^2); above 0 for a lognormal, 0 for Zipf's law; below 0 no lognormal exists", "γ", ".4f"),
@@ -288,9 +276,6 @@ GLOSSARY: Glossary = {
     "R2_in_S": Term("share of the variance that a line in S explains", "R² in S"),
     "neg_log_p1": Term("-ln RBP_1, measured", "-ln RBP_1"),
     "neg_log_p1_lognormal": Term("-ln P(1) of the lognormal, by the exact sum", "-ln p_1, lognormal"),
-    "neg_log_p1_integral": Term(
-        "-ln P(1) by the integral of the paper's appendix; may be negative", "-ln p_1, integral"
-    ),
     "entropy": Term("entropy of the measured ranks, nats; too low in a sample", "H(P)"),
     "entropy_lognormal": Term("entropy of the lognormal, nats, by the exact sum", "H(P), lognormal"),
 }
@@ -369,7 +354,6 @@ def _implied_numbers(fitted: Fitted) -> dict[str, float]:
     return {
         "neg_log_p1": float(-np.log(rbp_1)) if rbp_1 else np.inf,
         "neg_log_p1_lognormal": np.nan if lognormal is None else float(-lognormal[0]),
-        "neg_log_p1_integral": integral_of_p1(*fitted.mu_and_sigma) if fitted.has_mu_and_sigma else np.nan,
         "entropy": float(-share @ np.log(share)),
         "entropy_lognormal": np.nan if lognormal is None else float(-np.exp(lognormal) @ lognormal),
     }

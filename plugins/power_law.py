@@ -117,7 +117,6 @@ GLOSSARY: Glossary = {
     "before": Term("CE or RBP_k of the smallest model", "smallest", ".3f"),
     "after": Term("CE or RBP_k of the largest model", "largest", ".3f"),
     "A": Term("the law's factor, y at S = 1", title="A"),
-    "R2": Term("share of the variance of ln y that the law explains; near 1 whatever the form", "R²", ".4f"),
     "largest_deviation": Term(
         "the largest abs(measured / law - 1) over the sizes", "largest deviation", ".1%", aside=True
     ),

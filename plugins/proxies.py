@@ -354,8 +354,7 @@ def _comparable_groups(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]
         # Models may differ in these columns: tokenizers and chat templates differ, and the last checkpoint is used.
         may_differ = ("num_tokens", "chat_template", *POINT_COLUMNS)
         keys = [key for key in differing_facts(rows) if key not in may_differ]
-        for label, part in split_by_facts(rows, keys):
-            yield f"{dataset} {label}".strip(), part
+        yield from split_by_facts(str(dataset), rows, keys)
 
 
 def kendall_tau(values: FloatArray, scores: FloatArray) -> float:

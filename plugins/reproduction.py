@@ -42,7 +42,6 @@ GLOSSARY: Glossary = {
     "beta": Term("your exponent of the law in k, -ln RBP_k = B k^-beta, with k evenly spaced in ln k", "β", ".3f"),
     "published": Term(f"the authors' exponent ({PUBLISHED_IN})", form=".3f"),
     "published_R2": Term("the authors' R²", "their R²", ".3f"),
-    "R2": Term("share of the variance of ln y that your law explains", "R²", ".3f"),
     "inside": "whether the published value lies inside your 95% interval; empty without an interval",
     "sizes": "the number of sizes of your fit",
     "largest_k": "the largest k of your fit",

@@ -56,7 +56,6 @@ GLOSSARY: Glossary = {
     ),
     "last_D": Term("the larger D", "to D", ".3g"),
     "D": "training tokens",
-    "R2": Term("share of the variance of ln y that the law explains; near 1 whatever the form", "R²", ".4f"),
     "largest_deviation": Term("the largest abs(measured / law - 1) over the checkpoints", "largest deviation", ".1%"),
     "checkpoints": "number of fitted checkpoints",
     "sizes": "number of sizes of the fit",
@@ -222,8 +221,7 @@ def _comparable_checkpoints(frame: pd.DataFrame) -> tuple[list[tuple[str, str, p
     notes = []
     for (family, dataset), rows in frame.groupby(["family", "dataset"], sort=True):
         keys = [key for key in differing_facts(rows) if key not in POINT_COLUMNS]
-        for label, part in split_by_facts(rows, keys):
-            name = f"{family} {label}".strip()
+        for name, part in split_by_facts(str(family), rows, keys):
             kept, conflicts = without_conflicts(part)
             notes += [f"{name} on {dataset}: {note}" for note in conflicts]
             repeats = _repeats_checkpoint(kept)

@@ -1,4 +1,4 @@
-"""Import scores of tasks from tables, lm-evaluation-harness, lighteval, inspect_ai and `.eval_results`."""
+"""Import scores of tasks from tables, lm-evaluation-harness, lighteval and inspect_ai."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from collections.abc import Generator, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import yaml
 
 from rbptrack.analysis import (
     SCORES,
@@ -28,7 +26,6 @@ from rbptrack.analysis import (
     plain_name,
     read_pairs,
     read_rows,
-    read_small,
     shortened_list,
 )
 
@@ -39,12 +36,10 @@ _METRICS = (
 )  # fmt: skip
 _FORMATS = {
     "table": "a table",
-    "hub": "a file of .eval_results",
     "harness": "a file of lm-evaluation-harness",
     "lighteval": "a file of lighteval",
     "inspect": "a log of inspect_ai",
 }
-_YAML_SUFFIXES = (".yaml", ".yml")
 # A table may use any of these names for the column with the number of shots.
 _SHOTS_COLUMNS = ("shots", "num_fewshot", "n-shot", "n_shot")
 _TABLE_COLUMNS = (*SCORES, *_SHOTS_COLUMNS, "metric", "filter", "unit", "seed")
@@ -219,14 +214,13 @@ class _WrongShapeError(Exception):
 
 
 class Scores(Importer):
-    """Scores of tasks: a table, or files of lm-evaluation-harness, lighteval, inspect_ai and `.eval_results`.
+    """Scores of tasks: a table, or files of lm-evaluation-harness, lighteval and inspect_ai.
 
     - A table has a row for each model and task, with the columns model, task and score. It may also have the columns
       revision, seed (of training), n, unit, metric, filter and shots, and columns for settings such as limit.
     - A JSON file with `results` is read as one of lm-evaluation-harness. If it also has `config_general`, it is read as
       one of lighteval.
     - A JSON file with `eval` is read as a log of inspect_ai. `inspect log convert --to json` converts an .eval file.
-    - A .yaml file in `.eval_results` belongs to the model whose folder contains `.eval_results`.
 
     All such files in a folder are read. Metric, filter, number of shots, and settings that change the prompt, the
     questions or the answers (`limit`, `system_instruction`) become part of a task's name. Settings that change a
@@ -306,8 +300,6 @@ def _recognise(file: Path) -> tuple[str, Any]:
     The format is empty if it is not known.
     """
     suffix = file.suffix.lower()
-    if suffix in _YAML_SUFFIXES and file.parent.name == ".eval_results":
-        return "hub", None
     content = None
     if suffix == ".json":
         try:
@@ -340,17 +332,14 @@ def _read_items(file: Path, relative_path: str, metric: str, unit: str) -> list[
     if file_format in ("", "table"):  # for an unknown format, this raises an error that names the columns
         return list(_read_table(file))
     try:
-        if file_format == "hub":
-            items = list(_read_hub(file))
-        elif file_format == "inspect":
+        if file_format == "inspect":
             items = list(_read_inspect(file, content, metric))
         elif file_format == "lighteval":
             items = list(_read_lighteval(content, metric))
         else:
             items = list(_read_harness(content, metric))
-    except (_WrongShapeError, yaml.YAMLError, RecursionError) as error:
-        reason = str(error) if isinstance(error, _WrongShapeError) else "it is not YAML"
-        reason = f"cannot be read as {_FORMATS[file_format]}: {reason}"
+    except (_WrongShapeError, RecursionError) as error:
+        reason = f"cannot be read as {_FORMATS[file_format]}: {error}"
         if not relative_path:
             raise BadInput(f"{file} {reason}") from error
         return [Remark(relative_path, reason)]
@@ -669,30 +658,6 @@ def _inspected_model(model: object, arguments: Mapping[str, Any]) -> object:
     for provider in _PROVIDER_PREFIXES:
         model = model.removeprefix(provider)
     return None if model == "local" else model
-
-
-def _read_hub(path: Path) -> Iterator[Item]:
-    """Yield the scores of a YAML file in `.eval_results`. Each entry has the id of a benchmark and a value."""
-    entries = yaml.safe_load(read_small(path, "import"))
-    if not isinstance(entries, list):
-        raise _WrongShapeError("it must be a list of entries with the keys dataset and value")
-    for entry in entries:
-        if not isinstance(entry, Mapping) or "value" not in entry:
-            raise _WrongShapeError("an entry lacks the key value")
-        dataset = _object(entry, "dataset")
-        if not isinstance(dataset.get("id"), str):
-            raise _WrongShapeError("dataset.id must be a text")
-        value = entry["value"]
-        task = dataset["id"].rpartition("/")[2]
-        part = dataset.get("task_id")
-        if part not in (None, "", "default"):
-            task = f"{task}/{part}"
-        # The file has no unit. Most benchmarks on the Hub use percentages, others use shares.
-        is_percentage = isinstance(value, int | float) and value > 1
-        if not is_percentage and value != 0:
-            clause = "read as a share from 0 to 1; if the value is a percentage, import it from a table"
-            yield Remark(f"{task} = {value}", clause, is_left_out=False)
-        yield Score(path.resolve().parent.parent.name, None, task, value, unit="percent" if is_percentage else "")
 
 
 def _object(content: Mapping[str, Any], key: str, *, optional: bool = False) -> dict[str, Any]:

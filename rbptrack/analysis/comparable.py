@@ -121,27 +121,29 @@ def describe_values(rows: pd.DataFrame, key: str) -> str:
     return f"{key} ({', '.join(run_counts)})"
 
 
-def split_by_facts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, pd.DataFrame]]:
+def split_by_facts(name: str, rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, pd.DataFrame]]:
     """Divide rows of `Runs.frame` into parts that agree in some columns.
 
     Args:
+        name: the name of what the rows belong to, such as a family.
         rows: rows of `Runs.frame`.
-        keys: the columns. Without columns, all rows are one part with an empty label.
+        keys: the columns. Without columns, all rows are one part.
 
     Returns:
-        The parts with their labels, the part with the most rows first. A label consists of the part's values of the
-        columns, such as `bfloat16`.
+        The parts with their names, the part with the most rows first. A name also has the part's values of the columns:
+        `pythia bfloat16`, or `x (llama)` if only the architecture differs.
 
     """
     if not len(rows):
         return []
     if not keys:
-        return [("", rows)]
+        return [(name, rows)]
     facts = [COLUMN_PARTS[key] for key in keys]
     labels_and_parts = []
     for values, part in rows.groupby(list(keys), dropna=False, observed=True):
         words = [fact.prefix + fact.format_value(value) for fact, value in zip(facts, values, strict=True)]
-        labels_and_parts.append((" ".join(words), part))
+        label = f"({words[0]})" if list(keys) == ["architecture"] else " ".join(words)
+        labels_and_parts.append((f"{name} {label}".strip(), part))
     return sorted(labels_and_parts, key=lambda item: (-len(item[1]), natural_key(item[0])))
 
 

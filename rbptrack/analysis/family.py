@@ -320,9 +320,9 @@ def comparable_families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family]
         if keys:
             differences = "; ".join(describe_values(rows, key) for key in keys)
             notes.append(f"{name_and_dataset}: its runs differ in {differences}. Each kind is analysed separately.")
-        for label, part_rows in split_by_facts(rows, keys):
+        for part_name, part_rows in split_by_facts(str(name), rows, keys):
             kept, conflicts = without_conflicts(part_rows)
-            family = Family(_name_part(str(name), label, keys), str(dataset), kept)
+            family = Family(part_name, str(dataset), kept)
             notes += [f"{family}: {note}" for note in conflicts]
             if len(family.s) < min_sizes:
                 notes.append(_too_few_sizes_note(family, min_sizes))
@@ -333,13 +333,6 @@ def comparable_families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family]
                 notes.append(f"{family}: {listed(with_several_runs)}. The runs of a size are summed into one point.")
             comparable.append(family)
     return comparable, notes
-
-
-def _name_part(family: str, label: str, keys: Sequence[str]) -> str:
-    """Return the name of a part of a family: `pythia bfloat16`, or `x (llama)` if only the architecture differs."""
-    if list(keys) == ["architecture"]:
-        return f"{family} ({label})"
-    return f"{family} {label}".strip()
 
 
 def _count_reader(runs: Runs, ks: Sequence[int]) -> Callable[[Family, str], DocumentCounts]:

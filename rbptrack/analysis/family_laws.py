@@ -16,9 +16,7 @@ from rbptrack.stats import (
     MIN_SIZES,
     Estimate,
     Law,
-    Minus,
     Row,
-    SizeRatio,
     ce_and_neg_log_rbp,
     combination,
     estimates,
@@ -27,6 +25,7 @@ from rbptrack.stats import (
     size_ratio,
 )
 from rbptrack.stats.rounding import first_smallest
+from rbptrack.stats.sizes import Minus, SizeRatio
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,7 @@ MEANINGS: Mapping[str, str | Term] = {
         "p of the hypothesis that all laws of the mean have the same value; not adjusted", "p (all equal)", ".2g"
     ),
     "number": "the number of laws in the mean",
+    "R2": Term("share of the variance of ln y that the law explains; near 1 whatever the form", "R²", ".4f"),
     "S": "parameters without embeddings and output head",
     "size": "the size as published",
     "model": "the name of the model: family, size, seed and checkpoint",

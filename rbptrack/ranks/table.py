@@ -153,11 +153,6 @@ class RankTable:
         """The mean of -ln p(target), nats."""
         return float(-self.column("logprob").astype(np.float64).sum() / len(self))
 
-    @property
-    def tie_rate(self) -> float:
-        """The share of scored tokens with a logit that another entry has too."""
-        return float(np.count_nonzero(self.column("ties")) / len(self))
-
     @overload
     def rbp(self, k: int) -> float: ...
     @overload

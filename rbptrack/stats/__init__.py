@@ -19,10 +19,8 @@ from rbptrack.stats.documents import (
     y_with_intervals,
 )
 from rbptrack.stats.estimate import DocumentInfluences, Estimate
-from rbptrack.stats.forecasts import MIN_TESTED_SIZES, Floor, Forecast, bend_text, fit_floor, forecast
+from rbptrack.stats.forecasts import MIN_TESTED_SIZES, bend_text, fit_floor, forecast
 from rbptrack.stats.forms import (
-    FormFit,
-    Parameter,
     check_form,
     fit_form,
     power_law_aicc,
@@ -46,9 +44,8 @@ from rbptrack.stats.laws import (
 )
 from rbptrack.stats.means import MIN_POOLED, Mean, mean_over_datasets, mean_over_families, random_effects
 from rbptrack.stats.rounding import all_equal, first_largest, significant
-from rbptrack.stats.sizes import Crossing, Minus, SizeRatio, crossing, middle_of_common_values, size_ratio
+from rbptrack.stats.sizes import crossing, middle_of_common_values, size_ratio
 from rbptrack.stats.together import (
-    Average,
     Row,
     adjust,
     average,
@@ -65,20 +62,12 @@ __all__ = [
     "MIN_SIZES",
     "MIN_TESTED_SIZES",
     "MIN_UNITS",
-    "Average",
-    "Crossing",
     "DocumentInfluences",
     "Estimate",
-    "Floor",
-    "Forecast",
-    "FormFit",
     "Law",
     "Mean",
-    "Minus",
     "OtherTokens",
-    "Parameter",
     "Row",
-    "SizeRatio",
     "Sums",
     "adjust",
     "all_equal",

@@ -1,4 +1,4 @@
-"""Tests of the exporter `hub`, which writes a dataset and scores of models for the Hugging Face Hub."""
+"""Tests of the exporter `hub`, which writes measurements as a dataset for the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 from huggingface_hub import DatasetCard
 
 from plugins.exporters.hub import DATA, Hub
@@ -41,18 +40,6 @@ def test_export_writes_card_that_the_hubs_library_reads(runs: Runs, tmp_path: Pa
     assert "configs" in card.data.to_dict()
     assert card.data.pretty_name == "Ranks of mine, pythia on wiki/en"
     assert card.data.configs[0]["data_files"][0]["path"] == DATA
-
-
-def test_export_writes_scores_of_models_on_the_hub_alone(runs: Runs, tmp_path: Path) -> None:
-    Hub().export(runs, tmp_path)
-    (file,) = tmp_path.rglob("*.yaml")
-    assert file.parent == tmp_path / "models/EleutherAI/pythia-70m/.eval_results"
-    rbp_1, rbp_10 = yaml.safe_load(file.read_text())
-    assert rbp_1["dataset"] == {"id": "org/wiki", "revision": "abc", "task_id": "rbp_1"}
-    assert rbp_1["value"] == 0.25
-    assert rbp_10["value"] == 0.5
-    assert rbp_1["date"] == "2026-11-24"
-    assert "float32" in rbp_1["notes"]
 
 
 def test_exported_table_can_be_imported(runs: Runs, tmp_path: Path) -> None:

@@ -51,29 +51,9 @@ def test_k_law_recovers_beta_and_b_of_exact_law():
     assert row["low"] <= row["beta"] <= row["high"]
 
 
-def test_k_law_reports_doubling_of_k_as_2_to_beta_over_alpha():
-    """Four sizes with the law in k beta = 0.4 at each size, and the law in size alpha = 0.1 at each k."""
-    sizes = [1e6, 4e6, 16e6, 64e6]
-    report = KLaw().analyze(runs_of({s: (0.4, 8.0 * s**-0.1) for s in sizes}, documents=25))
-    doubling = report.tables["doubling"].set_index("k")
-    assert doubling.loc[10, "alpha"] == pytest.approx(0.1, abs=2e-3)
-    assert doubling.loc[10, "doubling"] == pytest.approx(2 ** (0.4 / 0.1), rel=0.05)
-
-
 def test_k_law_fits_no_k_above_the_option_largest():
     report = KLaw(largest=30).analyze(runs_of({1e6: (0.4, 2.0)}))
     assert report.frame("beta")["largest_k"].tolist() == [30]
-
-
-def test_k_law_reports_no_doubling_if_rbp_may_not_grow_with_size():
-    rows = []
-    for i, b in enumerate([2.0, 1.2, 2.4, 1.1]):
-        row = {"run_id": f"r{i}", "family": "f", "size": f"{i}m", "model": f"f-{i}m", "dataset": "d", "ce": 3.0}
-        row |= {"without_ranks": True, "non_embedding_params": 1e6 * 4**i}
-        rows.append(row | {f"rbp_{k}": np.exp(-b * k**-0.4) for k in (1, 2, 5, 10)})
-    report = KLaw().analyze(Runs(pd.DataFrame(rows), RankTables({})))
-    assert len(report.frame("beta")) == 4
-    assert "doubling" not in report.tables
 
 
 def test_k_law_of_imported_metrics_has_beta_without_interval_and_a_note():

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from plugins.lognormal import Lognormal, RankSums, fit_ranks, integral_of_p1, largest_difference, maximum_likelihood
+from plugins.lognormal import Lognormal, RankSums, fit_ranks, largest_difference, maximum_likelihood
 from rbptrack.analysis import Report
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.ranks import RankTable
@@ -167,7 +167,6 @@ def test_lognormal_of_100_documents_has_no_intervals_and_no_mu_and_sigma() -> No
     report = Lognormal().analyze(family_runs({s: lognormal_ranks(0.5, 0.1, documents=100) for s in SIZES[:2]}))
     assert (report.frame("gamma")["limit"] == "unknown").all()
     assert "mu_over_sigma" not in report.questions
-    assert report.tables["implied"]["neg_log_p1_integral"].isna().all(), "the integral is computed from mu and sigma"
     assert report.frame("gain")[["low", "high"]].isna().all(axis=None)
     assert "above 0" not in report.headline
     assert report.headline.startswith("No RBP_k"), "the headline begins with what was found"
@@ -186,18 +185,6 @@ def test_lognormal_of_runs_without_ranks_has_notes_alone() -> None:
     report = Lognormal().analyze(runs)
     assert not len(report.results)
     assert report.notes
-
-
-def test_integral_of_p1_of_wide_distribution_is_near_exact_sum() -> None:
-    mu = 3.0
-    sigma = 6.0
-    log = np.log(np.arange(1, 10**6))
-    exact = np.log(np.exp(-log - (log - mu) ** 2 / (2 * sigma**2)).sum()) + mu**2 / (2 * sigma**2)
-    assert integral_of_p1(mu, sigma) == pytest.approx(exact, abs=0.2)
-
-
-def test_integral_of_p1_of_narrow_distribution_gives_probability_above_1() -> None:
-    assert integral_of_p1(0.0, 0.3) < 0  # -ln p_1
 
 
 class TestContract(NeedsRanks):

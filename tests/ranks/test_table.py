@@ -72,7 +72,6 @@ def test_rank_table_has_known_metrics() -> None:
     table = small_table([0, 0, 4, 9], ties=[0, 2, 0, 0])
     assert [table.rbp(k) for k in (1, 3, 5, 9, 10, 50)] == [0.25, 0.5, 0.75, 0.75, 1.0, 1.0]
     assert table.ce == pytest.approx((0.5 + 1.0 + 1.5 + 2.0) / 4)
-    assert table.tie_rate == 0.25
     assert table.num_tokens == 4
 
 
