@@ -293,7 +293,8 @@ def measure(
             the model, because the number of parameters is read from the config there.
         texts: the texts; each is one document.
         server: the address of a vLLM server that runs the model, such as `http://host:8000`. If the server demands a
-            key, put it into the environment variable VLLM_API_KEY.
+            key, put it into the environment variable VLLM_API_KEY. The rank table then has no ties, entropies and first
+            choices. `model` cannot be given in addition.
         server_name: the server's name for the model, if the server does not say that it is the tokenizer's model.
         dataset: a name for the texts.
         family: the name of the model's family; default: the model type of transformers, such as `gpt_neox`.

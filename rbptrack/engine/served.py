@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _BATCH_TOKENS = 4096  # a batch is handed over when all of its sequences are answered
 _FIRST_REQUESTS = 8
 _MIN_GAIN = 1.05  # more requests at once are sent as long as this factor more tokens are answered in a second
+_MAX_IDENTIFICATIONS = 8  # for one sequence; several servers may share an address
 _MAX_BATCHES = 1024  # batches whose answers wait for that of an earlier batch
 
 _Answer = tuple[IntArray, FloatArray]
@@ -136,18 +137,21 @@ class Served(Engine):
             RbptrackError: the server does not answer, refuses the request, has changed, or gives an impossible answer.
 
         """
-        response = self._ask(connection, request.ids)
-        while not self._is_identified(connection, response):
-            response = self._ask(connection, request.ids)
+        for _ in range(_MAX_IDENTIFICATIONS):
+            response = connection.ask(self._served.name, request.ids, deadline=self._config.deadline)
+            if self._is_identified(connection, response):
+                break
+        else:
+            raise MeasurementError(
+                f"{connection.address} gives another system_fingerprint with each answer, so it is unclear which "
+                "server answers. Give the address of one server"
+            )
         try:
             rank, logprob = check_answer(response, request.ids, self._vocab_size)
         except BadInput as error:
             document = self._corpus.document_ids[self._corpus.document[request.first_target]]
             raise BadInput(f"{connection.address}, in document {document}: {error}") from error
         return rank[request.states], logprob[request.states]
-
-    def _ask(self, connection: Connection, ids: Sequence[int]) -> dict[str, Any]:
-        return connection.ask(self._served.name, ids, deadline=self._config.deadline)
 
     def _is_identified(self, connection: Connection, response: Mapping[str, Any]) -> bool:
         """Return whether a response comes from a server that was identified. If it does not, identify the server.
@@ -238,14 +242,18 @@ class _Pace:
         self._is_fixed = requests > 0
         self._best_speed = 0.0  # tokens per second
         self._rejections = 0
+        self._sent_before = 0  # answers to come of the requests that were sent before the number was halved
         self._begin_round()
 
     def count(self, tokens: int, rejections: int) -> None:
         """Count an answer with some tokens. `rejections` is how often the server has asked to try again later."""
-        if rejections > self._rejections:
-            self._rejections = rejections
+        if self._sent_before:
+            self._sent_before -= 1
+        elif rejections > self._rejections:
             self._is_fixed = True
+            self._sent_before = self.limit - 1
             self.limit = max(1, self.limit // 2)
+        self._rejections = rejections
         if self._is_fixed:
             return
         self._answers += 1

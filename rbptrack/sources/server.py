@@ -37,8 +37,13 @@ _FIRST_PAUSE = 0.5  # seconds before a request is tried again; each further paus
 _LONGEST_PAUSE = 30.0
 _BUSY = (408, 429, 502, 503, 504)  # statuses with which a server or its proxy asks to try again later
 _REFUSED_KEY = (401, 403)
+_REFUSED_BODY = (400, 422)  # statuses with which vLLM refuses the options of a request
+_MAX_ANSWER = 2**28  # bytes; an answer has about 100 for each token
+_MAX_TEXT = 300  # characters of a text of the server that are stored or shown
+_MALFORMED = (TypeError, AttributeError, LookupError, ValueError, OverflowError)  # from reading another JSON object
 _ONLY_VLLM = "Other servers do not return ranks; `rbptrack import` reads the log-probabilities of some of them"
 _PROBE_TOKENS = 64
+_SHORTEST = 3  # max_model_len
 _PROBE_ENTRIES = 20  # the largest number of entries of a token that vLLM returns by default
 # vLLM and transformers agree on the ln p of one token within about .1 nats in bfloat16, and 1e-4 in float32.
 _MAX_MEAN_DIFFERENCE = 0.05  # nats, between the answers to the same sequence alone and among others
@@ -97,7 +102,7 @@ class ServedModel:
 
 
 class _Refused(BadInput):
-    """A server answers that it does not accept a request."""
+    """A server answers that it does not accept the options of a request."""
 
 
 class Connection:
@@ -172,7 +177,7 @@ class Connection:
         }
         response = self.request(_COMPLETIONS, body, deadline=deadline)
         if response.get("model") != model:
-            raise BadInput(f"{self.address} answered with the model {response.get('model')!r} instead of {model!r}")
+            raise BadInput(f"{self.address} answered with the model {_shown(response.get('model'))} instead of {model}")
         return response
 
     def request(self, path: str, body: Mapping[str, Any] | None = None, *, deadline: float = 0) -> dict[str, Any]:
@@ -227,50 +232,88 @@ class Connection:
     def _try(self, path: str, body: Mapping[str, Any] | None) -> dict[str, Any] | str:
         """Send a request once. Return the answer, or the reason why it should be tried again."""
         try:
-            response = self._client.request(
-                "GET" if body is None else "POST",
-                self.address + path,
-                json=body,
-                timeout=httpx2.Timeout(self._timeout, connect=_CONNECT_SECONDS),
-            )
+            status, content, location = self._send(path, body)
         except httpx2.TimeoutException:
-            self.losses += 1
+            self._count_loss()
             return f"no answer within {self._timeout:g} s (engine.timeout)"
         except (httpx2.InvalidURL, UnicodeError) as error:  # such as a port that is not a number
             raise BadInput(f"model.server={self.address} is not an address, such as http://host:8000") from error
         except httpx2.RequestError as error:
-            self.losses += 1
-            return f"no answer ({first_line(error)})"
-        if response.status_code in _BUSY:
-            self.rejections += 1
-            return f"the server asks to try again later (status {response.status_code})"
-        if response.status_code >= 500:
-            self.losses += 1
-            return f"the server failed (status {response.status_code})"
-        if response.status_code in _REFUSED_KEY:
+            self._count_loss()
+            return f"no answer ({_shown(first_line(error))})"
+        if status in _BUSY:
+            with self._lock:
+                self.rejections += 1
+            return f"the server asks to try again later (status {status})"
+        if status >= 500:
+            self._count_loss()
+            return f"the server failed (status {status})"
+        if status in _REFUSED_KEY:
             raise BadInput(
-                f"{self.address} refuses the key (status {response.status_code}). Put the server's key into the "
-                f"environment variable {self._key_variable} (engine.key_variable)"
+                f"{self.address} refuses the key (status {status}). Put the server's key into the environment variable "
+                f"{self._key_variable} (engine.key_variable)"
             )
-        if body is None and response.status_code == httpx2.codes.NOT_FOUND:
+        if location:
+            raise BadInput(
+                f"{self.address}{path} is elsewhere: {_shown(location)}. Give the address of the server itself"
+            )
+        if body is None and status == httpx2.codes.NOT_FOUND:
             raise BadInput(f"{self.address}{path} does not exist: this is not a vLLM server. {_ONLY_VLLM}")
         try:
-            content = json.loads(response.content)
-        except ValueError as error:
-            raise BadInput(f"{self.address}{path}: the answer is not JSON. This is not a vLLM server") from error
-        if response.status_code != httpx2.codes.OK:
-            raise _Refused(f"{self.address}{path} refuses the request: {_refusal(content)}")
-        if not isinstance(content, dict):
-            raise BadInput(f"{self.address}{path}: the answer is not a JSON object. This is not a vLLM server")
-        return content
+            answer = json.loads(content)
+        except (ValueError, RecursionError):
+            answer = None
+        if status != httpx2.codes.OK:
+            kind = _Refused if status in _REFUSED_BODY else BadInput
+            raise kind(f"{self.address}{path} refuses the request with status {status}{_reason(answer)}")
+        if not isinstance(answer, dict):
+            raise BadInput(f"{self.address}{path}: the answer is not a JSON object, as vLLM sends it")
+        return answer
+
+    def _send(self, path: str, body: Mapping[str, Any] | None) -> tuple[int, bytes, str]:
+        """Send a request. Return the status and the content of the answer, and the address to which it redirects."""
+        ends = time.monotonic() + self._timeout
+        timeout = httpx2.Timeout(self._timeout, connect=_CONNECT_SECONDS)  # of each piece of the answer
+        content = bytearray()
+        method = "GET" if body is None else "POST"
+        with self._client.stream(method, self.address + path, json=body, timeout=timeout) as response:
+            for piece in response.iter_bytes():
+                content += piece
+                if time.monotonic() > ends:
+                    raise httpx2.ReadTimeout("the answer is too slow")
+                if len(content) > _MAX_ANSWER:
+                    raise BadInput(f"{self.address}{path}: the answer has more than {_MAX_ANSWER // 2**20} MiB")
+            location = response.headers.get("Location", "") if response.is_redirect else ""
+            return response.status_code, bytes(content), location
+
+    def _count_loss(self) -> None:
+        with self._lock:
+            self.losses += 1
 
 
-def _refusal(content: Any) -> str:
-    """Return the message with which a server refuses a request."""
-    if isinstance(content, dict):
-        error = content.get("error", content)
-        content = error.get("message", error) if isinstance(error, dict) else error
-    return " ".join(str(content).split())[:300]
+def _reason(answer: Any) -> str:
+    """Return the reason that a server gives for refusing a request, after a colon; empty if it gives none."""
+    if isinstance(answer, dict):
+        error = answer.get("error", answer)
+        answer = error.get("message") if isinstance(error, dict) else error
+    return f": {_shown(answer)}" if answer else ""
+
+
+def _shown(value: object) -> str:
+    """Return what a server said as a short line of printable characters."""
+    text = " ".join(str(value)[: 2 * _MAX_TEXT].split())[:_MAX_TEXT]
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _said(address: str, name: str, value: object) -> str:
+    """Return a text that a server gives. Raises BadInput if it is not a short line of printable characters."""
+    if value is None:
+        return ""
+    if not isinstance(value, str) or len(value) > _MAX_TEXT or not value.isprintable():
+        raise BadInput(
+            f"{address} gives the {name} {_shown(value)}: a line of at most {_MAX_TEXT} characters is needed"
+        )
+    return value
 
 
 def find_served_model(model: ModelConfig, engine: EngineConfig, vocab_size: int) -> ServedModel:
@@ -297,13 +340,20 @@ def identify(connection: Connection, model: ModelConfig, vocab_size: int, *, dea
     if not isinstance(cards, list) or not all(isinstance(card, dict) for card in cards):
         raise BadInput(f"{connection.address}/v1/models does not list models. This is not a vLLM server")
     card = _find_card(connection.address, cards, model)
-    version = connection.request("/version", deadline=deadline).get("version")
+    answer = connection.request("/version", deadline=deadline)
+    version = _said(connection.address, "version", answer.get("version"))
+    name = _said(connection.address, "name", card.get("id"))
+    root = _said(connection.address, "root", card.get("root"))
     max_model_len = card.get("max_model_len")
-    if not isinstance(version, str) or type(max_model_len) is not int:
+    if not version or not name or type(max_model_len) is not int:
         raise BadInput(
-            f"{connection.address} is not a vLLM server: it gives no version or no max_model_len. {_ONLY_VLLM}"
+            f"{connection.address} is not a vLLM server: it gives no version, no name or no max_model_len. {_ONLY_VLLM}"
         )
-    name = str(card["id"])
+    if not _SHORTEST <= max_model_len < 2**31:
+        raise BadInput(
+            f"{connection.address} has max_model_len {_shown(max_model_len)}: a number from {_SHORTEST} is needed, "
+            "because a sequence has two tokens or more, and vLLM generates one"
+        )
     head_dtype, configuration = _probe(connection, name, vocab_size, max_model_len - 1, deadline)
     if model.server_dtype is Dtype.float32 and head_dtype in (Dtype.bfloat16.value, Dtype.float16.value):
         raise BadInput(
@@ -312,7 +362,7 @@ def identify(connection: Connection, model: ModelConfig, vocab_size: int, *, dea
         )
     return ServedModel(
         name=name,
-        root=str(card.get("root") or ""),
+        root=root,
         engine=f"vllm {version}",
         head_dtype=head_dtype,
         max_length=max_model_len - 1,
@@ -323,7 +373,7 @@ def identify(connection: Connection, model: ModelConfig, vocab_size: int, *, dea
 
 def _find_card(address: str, cards: Sequence[Mapping[str, Any]], model: ModelConfig) -> Mapping[str, Any]:
     """Return the server's entry for the model of a config. Raises BadInput if there is none, or if it is not clear."""
-    names = shortened_list([f"{card.get('id')} (root {card.get('root')})" for card in cards]) or "nothing"
+    names = shortened_list([_shown(f"{card.get('id')} (root {card.get('root')})") for card in cards]) or "nothing"
     if model.server_name:
         card = next((card for card in cards if card.get("id") == model.server_name), None)
         if card is None:
@@ -367,18 +417,22 @@ def _probe(connection: Connection, name: str, vocab_size: int, max_length: int, 
     with ThreadPoolExecutor(len(prompts)) as pool:
         answers = list(pool.map(lambda ids: connection.ask(name, ids, deadline=deadline), prompts))
     checked = [check_answer(answer, ids, vocab_size) for answer, ids in zip(answers, prompts, strict=True)]
-    difference = float(np.abs(checked[0][1] - expected).mean()) if len(expected) else 0.0
+    difference = float(np.abs(checked[0][1] - expected).mean())
     if difference > _MAX_MEAN_DIFFERENCE:
         raise BadInput(
             f"{connection.address} gives other log-probabilities if it answers several requests at once: they differ "
             f"by {difference:.2g} nats on average, and at most {_MAX_MEAN_DIFFERENCE} is allowed"
         )
-    configuration = str(alone.get("system_fingerprint") or "")
+    configuration = _said(connection.address, "system_fingerprint", alone.get("system_fingerprint"))
     try:
         entries = connection.ask(name, prompts[0], entries=_PROBE_ENTRIES, deadline=deadline)
     except _Refused:  # the server allows fewer entries (--max-logprobs)
         return "unknown", configuration
-    return find_head_dtype(entries), configuration
+    check_answer(entries, prompts[0], vocab_size)
+    try:
+        return find_head_dtype(entries), configuration
+    except _MALFORMED as error:
+        raise BadInput(f"{connection.address}: the most likely entries of a token have no log-probabilities") from error
 
 
 def check_answer(response: Mapping[str, Any], ids: Sequence[int], vocab_size: int) -> tuple[IntArray, FloatArray]:
@@ -398,8 +452,10 @@ def check_answer(response: Mapping[str, Any], ids: Sequence[int], vocab_size: in
     """
     try:
         tokens = vllm_tokens(response)
-    except (TypeError, AttributeError, LookupError, ValueError) as error:
-        raise BadInput(f"the answer is not that of a vLLM server ({first_line(error)})"[:300]) from error
+    except BadInput as error:
+        raise BadInput(_shown(error)) from error
+    except _MALFORMED as error:
+        raise BadInput("the answer does not list prompt_logprobs as vLLM does") from error
     if [token.id for token in tokens] != list(ids):
         raise BadInput("the answer has other token ids than the request")
     largest = max(token.rank for token in tokens)

@@ -19,7 +19,7 @@ from rbptrack.engine import EngineFailed, Served, Transformers, blocks, measure
 from rbptrack.engine.served import _Pace
 from rbptrack.ranks import RankTable
 from rbptrack.sources import server as server_module
-from rbptrack.sources.server import find_served_model
+from rbptrack.sources.server import Connection, find_served_model
 from tests.engine.conftest import VOCABULARY, TinyModel
 from tests.fake_vllm import FakeVllm
 
@@ -172,6 +172,8 @@ def other_ids(answer: dict[str, Any]) -> dict[str, Any]:
         lambda answer: answer | {"choices": []},
         lambda answer: answer | {"model": "other"},
         lambda answer: answer | {"choices": [{"prompt_logprobs": [None, 5]}]},
+        307,
+        413,
     ],
 )
 def test_impossible_answer_is_refused(fault: Any, vllm: FakeVllm, corpus: Corpus, tmp_path: Path) -> None:
@@ -179,6 +181,26 @@ def test_impossible_answer_is_refused(fault: Any, vllm: FakeVllm, corpus: Corpus
     vllm.faults = [None] * 15 + [fault]
     with pytest.raises(EngineFailed):
         measure_served(engine, corpus, tmp_path)
+
+
+def test_server_with_another_configuration_for_each_answer_is_refused(
+    vllm: FakeVllm, corpus: Corpus, tmp_path: Path
+) -> None:
+    engine = engine_for(vllm, corpus)
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        return answer_of_vllm(body) | {"system_fingerprint": f"vllm-{len(vllm.prompts)}"}
+
+    answer_of_vllm = vllm.answer
+    vllm.answer = answer  # type: ignore[method-assign]
+    with pytest.raises(EngineFailed):
+        measure_served(engine, corpus, tmp_path)
+
+
+def test_answer_that_is_too_large_is_refused(vllm: FakeVllm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_MAX_ANSWER", 5)
+    with Connection(vllm.address, CONFIG) as connection, pytest.raises(BadInput):
+        connection.request("/version")
 
 
 def test_too_long_sequence_is_refused(vllm: FakeVllm, corpus: Corpus) -> None:
@@ -209,10 +231,12 @@ def test_pace_doubles_requests_while_tokens_per_second_increase(monkeypatch: pyt
     assert 32 <= pace.limit <= 64
 
 
-def test_pace_sends_fewer_requests_when_the_server_asks_for_it() -> None:
+def test_pace_halves_requests_once_for_all_that_were_sent_before() -> None:
     pace = _Pace(16)
-    pace.count(10, 1)
-    pace.count(10, 1)
+    for rejections in range(1, 17):
+        pace.count(10, rejections)
     assert pace.limit == 8
-    pace.count(10, 9)
+    pace.count(10, 16)
+    assert pace.limit == 8
+    pace.count(10, 17)
     assert pace.limit == 4

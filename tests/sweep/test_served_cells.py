@@ -178,11 +178,36 @@ def test_server_that_does_not_run_is_refused_at_once(configs: Configs, vllm: Fak
     vllm.start()
 
 
-@pytest.mark.parametrize("changes", [{"version": ""}, {"max_model_len": None}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": ""},
+        {"max_model_len": None},
+        {"max_model_len": 0},
+        {"max_model_len": 2},
+        {"name": None},
+        {"version": "1\x1b[31m"},
+    ],
+)
 def test_another_program_is_refused(changes: dict[str, Any], configs: Configs, vllm: FakeVllm) -> None:
     for name, value in changes.items():
         setattr(vllm, name, value)
-    with pytest.raises(BadInput, match="vLLM"):
+    with pytest.raises(BadInput) as error:
+        served_cell(configs, vllm)
+    assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize("logprob", ["x", None, float("inf")])
+def test_most_likely_entries_without_log_probabilities_are_refused(
+    logprob: Any, configs: Configs, vllm: FakeVllm
+) -> None:
+    def fault(answer: dict[str, Any]) -> dict[str, Any]:
+        entry = answer["choices"][0]["prompt_logprobs"][1]
+        entry[next(reversed(entry))]["logprob"] = logprob
+        return answer
+
+    vllm.faults = [None] * 5 + [fault]
+    with pytest.raises(BadInput):
         served_cell(configs, vllm)
 
 
