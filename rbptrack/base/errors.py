@@ -12,6 +12,7 @@ _MAX_LISTED = 12  # largest number of names in a message
 _NUMBER_IN_TEXT = re.compile(r"errno (\d+)\]", re.IGNORECASE)
 _REMEDIES = {
     (errno.ENOSPC, errno.EDQUOT): "free some space and run again; finished measurements are kept",
+    (errno.EFBIG,): "raise the limit on the size of files (`ulimit -f`), or use another file system",
     (errno.EACCES, errno.EPERM, errno.EROFS): "change its permissions, or give another path",
     (errno.EMFILE, errno.ENFILE): "allow more open files, for example with `ulimit -n 4096`, and run again",
     (errno.EIO, errno.ESTALE): "check the disk or the network file system, and run again",

@@ -11,13 +11,14 @@ import sys
 import tempfile
 from io import TextIOWrapper
 from pathlib import Path
+from traceback import format_exception
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
 from rbptrack import __version__
-from rbptrack.base.errors import BadInput, RbptrackError, file_access_error, nearest, suggestion
+from rbptrack.base.errors import BadInput, RbptrackError, file_access_error, first_line, nearest, suggestion
 from rbptrack.base.process import INTERRUPT_EXIT_CODE, Stopped, search_garbage_rarely, stop_signals_raise
 from rbptrack.cli import plugins
 from rbptrack.cli.catalogue import datasets, models
@@ -42,6 +43,7 @@ from rbptrack.console.output import print_problem, program_name
 TRACEBACK = "--traceback"  # accepted at any place on the command line
 
 _OTHER_NAMES = {"eval": "measure", "evaluate": "measure", "run": "measure", "compute": "measure"}
+_MAX_QUOTED = 300  # largest number of characters of an unexpected error that are printed
 _DELETING = ("delete", "remove", "rm")
 _NEED_NO_STORE = ("--help", "-h", "--version", "plugins", "models", "datasets", "job")
 
@@ -210,7 +212,7 @@ def _example_or_usage(error: TyperException) -> str:
 def _run_with_messages(words: list[str]) -> int:
     """Run the command of a command line and return its exit code. Expected errors are printed in one or two lines.
 
-    The exit code of an error is 2 for bad input and 1 otherwise. An unexpected error is raised.
+    The exit code of an error is 2 for bad input and 1 otherwise. The traceback of an unexpected error is logged.
     """
     try:
         code = _run_command(words)
@@ -232,14 +234,14 @@ def _run_with_messages(words: list[str]) -> int:
     except BrokenPipeError:  # the reader of our output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except OSError as error:
+    except Exception as error:
         try:
             folder = Path.cwd()
         except OSError:
             print_problem("the working folder does not exist any more: change to another folder")
             return 1
-        known_error = file_access_error(error, folder)
-        if known_error is None:
-            raise
-        print_problem(str(known_error))
+        if known_error := file_access_error(error, folder):
+            print_problem(str(known_error))
+        else:
+            print_problem(f"unexpected error: {first_line(error)[:_MAX_QUOTED]}", "".join(format_exception(error)))
         return 1

@@ -29,7 +29,7 @@ from rbptrack.measurement.files import (
 from rbptrack.measurement.record import MeasurementRecord, Record, ReportRecord, parse_record, read_record, record_seal
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources import cache
-from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.connection import Connection, call_within_deadline
 from rbptrack.tracking.names import Tag
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class Artifacts(RankStore):
         if folder is not None:  # MLflow's own listing fails if the system cannot read one of the files
             return {path.name for path in folder.glob("*")}
         with self.connection.translated_errors():
-            return {entry.path for entry in self._repository(run_id).list_artifacts()}
+            return {entry.path for entry in call_within_deadline(self._repository(run_id).list_artifacts)}
 
     def download(self, run_id: str, names: Iterable[str], folder: Path) -> dict[str, Path]:
         """Download artifacts into a folder, several at a time, without using the cache. Return their paths by name.

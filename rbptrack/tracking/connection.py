@@ -8,11 +8,13 @@ import socket
 import sqlite3
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import unquote
 
 from filelock import FileLock
@@ -26,12 +28,17 @@ from rbptrack.tracking.errors import translate_errors
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+T = TypeVar("T")
+
 _SERVER_PREFIXES = ("http", "databricks")
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks")
 _SQLITE_PREFIX = "sqlite:///"
+_MAX_CALL_SECONDS = 30  # after this time, a call counts as not answered
 
 _ENVIRONMENT = {  # variables that are set while a store is used, unless the user has set them
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # MLflow then gives up on a server after 5 s instead of 4 minutes
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": str(_MAX_CALL_SECONDS),
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",  # a server could let this process wait for hours
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
@@ -96,9 +103,10 @@ class Connection:
             with self.translated_errors():
                 if self.database and not self.exists:
                     self._create_database_once(self.database)
-                if not self.database and not self.uri.startswith(_SERVER_PREFIXES):
-                    _try_to_connect(self.uri)
-                self._client = _create_client(self.uri)
+                if not self.uri.startswith(_SERVER_PREFIXES):
+                    call_within_deadline(_try_to_connect, self.uri)
+                client = _create_client(self.uri)
+                self._client = client if self.database else cast("MlflowClient", _ClientWithDeadline(client))
         return self._client
 
     def _create_database_once(self, database: Path) -> None:
@@ -129,6 +137,39 @@ class Connection:
         client = self.client
         with self.translated_errors():
             return [experiment.name for experiment in client.search_experiments() if experiment.name != "Default"]
+
+
+class _ClientWithDeadline:
+    """MLflow's client of a server or a database on another machine, whose methods return within 30 s."""
+
+    def __init__(self, client: MlflowClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return partial(call_within_deadline, getattr(self._client, name))
+
+
+def call_within_deadline(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call a function in another thread. Raises TimeoutError if it takes more than 30 s.
+
+    The timeouts of MLflow do not suffice: a server that sends its answer byte by byte never exceeds them. The thread of
+    a call that is too slow goes on in the background, and does not keep the process from ending.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call(*args, **kwargs))
+        except BaseException as error:  # the caller gets it
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    try:
+        return future.result(_MAX_CALL_SECONDS)
+    except TimeoutError as error:
+        if future.done():  # the function itself raised the error
+            raise
+        raise TimeoutError(f"no complete answer within {_MAX_CALL_SECONDS} s") from error
 
 
 def _absolute_address(uri: str) -> tuple[str, Path | None]:
@@ -184,12 +225,12 @@ def _create_client(uri: str) -> MlflowClient:
 
 
 def _try_to_connect(uri: str) -> None:
-    """Connect to a database once, because MLflow itself would try for 100 seconds and log each attempt."""
+    """Read from a database once, because MLflow itself would try for 100 seconds and log each attempt."""
     import sqlalchemy
 
     engine = sqlalchemy.create_engine(uri)
     try:
-        engine.connect().close()
+        sqlalchemy.inspect(engine).has_table("experiments")
     finally:
         engine.dispose()
 

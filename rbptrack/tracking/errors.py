@@ -10,17 +10,18 @@ import ssl
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from traceback import format_exception
 
 from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuses, file_access_error
 from rbptrack.base.secrets import without_password
 
-_LIBRARIES = ("mlflow", "sqlalchemy", "requests", "urllib3")
 _STATUS_OF_NO_ANSWER = 429  # HTTP; from a busy server
 _CONNECTION_ERRORS = (
     "ConnectionError",
     "Timeout",
     "ConnectTimeout",
     "ReadTimeout",
+    "RetryError",  # a busy server, after all attempts
     "ChunkedEncodingError",
     "ProtocolError",
 )
@@ -46,17 +47,15 @@ def translate_errors(uri: str) -> Iterator[None]:
         yield
     except RbptrackError:
         raise
-    except Exception as error:
-        from_library = type(error).__module__.startswith(_LIBRARIES)
-        # A missing database driver raises ImportError.
-        if not from_library and not isinstance(error, (OSError, sqlite3.Error, ImportError)):
-            raise
+    except Exception as error:  # MLflow raises errors of every kind if an answer of the server is malformed
         raise _explain_error(error, without_password(uri)) from error
 
 
 def _explain_error(error: Exception, store: str) -> RbptrackError:
     """Return the error for the user that explains an error of MLflow or its database. `store` is the shown address."""
     causes = list(_errors_within(error))
+    if isinstance(error, TimeoutError):
+        return StoreAway(f"the tracking store {store} does not answer: {error}")
     quoted = textwrap.shorten(without_password(str(error)), _MAX_QUOTED, placeholder=" ...")
     if any("out-of-date database schema" in str(cause) or "Can't locate revision" in str(cause) for cause in causes):
         import mlflow
@@ -76,7 +75,9 @@ def _explain_error(error: Exception, store: str) -> RbptrackError:
                 return explanation
     if _NO_ANSWER.search(str(error)):
         return StoreAway(f"the tracking store {store} does not answer: {quoted}")
-    return BadInput(f"the tracking store {store} cannot be used: {quoted}")
+    unexpected = BadInput(f"the tracking store {store} cannot be used: {quoted}")
+    unexpected.trace = "".join(format_exception(error))
+    return unexpected
 
 
 def _explain_transport_error(causes: Sequence[BaseException], store: str) -> StoreAway | None:

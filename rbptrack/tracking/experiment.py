@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rbptrack.base.errors import BadInput
+from rbptrack.base.errors import BadInput, StoreAway
 from rbptrack.base.escape import file_part
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.names import Tag
@@ -91,6 +91,7 @@ class Experiment:
         """
         experiment_id = self.find()
         page_token = None
+        seen: set[str] = set()
         while experiment_id is not None:
             client = self.connection.client
             with self.connection.translated_errors():
@@ -105,6 +106,12 @@ class Experiment:
             page_token = page.token
             if max_runs or not page_token:
                 return
+            run_ids = {run.info.run_id for run in page}
+            if run_ids <= seen:
+                raise StoreAway(
+                    f"the tracking store {self.connection.shown_address} sends the same page of runs again and again"
+                )
+            seen |= run_ids
 
     def run_address(self, run_id: str) -> str:
         """Return the address of a run's page. It is empty if the store is not a server."""
