@@ -34,11 +34,14 @@ NO_VALUES: list[str] = []  # the default of options that hold a list
 
 
 def parse_ks(text: str, *, smallest: int = 1) -> list[int]:
-    """Return the k in a text such as `1,10,100`. Raises BadInput if one is not a whole number or below `smallest`."""
+    """Return the k in a text such as `1,10,100`.
+
+    Raises BadInput if there are none, or one is not a whole number or below `smallest`.
+    """
     from rbptrack.base.validation import format_value
 
     elements = split_list(text)
-    if not all(_K_TEXT.fullmatch(element) and int(element) >= smallest for element in elements):
+    if not elements or not all(_K_TEXT.fullmatch(element) and int(element) >= smallest for element in elements):
         raise BadInput(f"--k must be whole numbers of at least {smallest}, such as 1,10,100; got {format_value(text)}")
     return [int(element) for element in elements]
 
@@ -48,8 +51,14 @@ def list_option(metavar: str, text: str, complete: Callable[[str], list[str]] | 
     return typer.Option(metavar=metavar, help=text, callback=_split_values, autocompletion=complete)
 
 
-def _split_values(values: Sequence[str] | None) -> list[str]:
-    return [element for value in values or () for element in split_list(value)]
+def _split_values(option: typer.CallbackParam, values: Sequence[str] | None) -> list[str]:
+    elements = []
+    for value in values or ():
+        listed = split_list(value)
+        if not listed:  # such as `--family "$FAMILY"` where the variable is not set
+            raise BadInput(f"{option.opts[0]} is empty: give a name, or leave the option out")
+        elements += listed
+    return elements
 
 
 def _check_page_path(out: Path | None) -> Path | None:
