@@ -17,6 +17,7 @@ from torch import nn
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, is_panic
 from rbptrack.config.schema import Candidates
 from rbptrack.models.checkpoint import describe_unreadable_file
+from rbptrack.models.config_file import check_settings
 from rbptrack.models.gguf_file import MAX_LAYERS, gguf_config, gguf_path, read_gguf
 from rbptrack.models.quantised import check_quantisation, silence_torchao
 from rbptrack.sources import hub
@@ -63,7 +64,8 @@ def load_config(pinned: Pinned) -> Any:
     Raises:
         BadInput: the config is missing, the Hub refuses access to it, transformers does not have the architecture or
             the quantisation that the config names, the config asks for more than 10,000 layers, or a GGUF file has
-            another architecture or key than those that rbptrack reads.
+            another architecture or key than those that rbptrack reads. Or settings of config.json that change the
+            numbers contradict each other, or are not used.
 
     """
     from transformers import AutoConfig
@@ -73,6 +75,7 @@ def load_config(pinned: Pinned) -> Any:
             config = gguf_config(read_gguf(gguf_path(pinned)))
     else:
         config = load_part("config", pinned, AutoConfig.from_pretrained)
+        check_settings(pinned, text_config(config), _code_of(config))
     check_quantisation(pinned.location, config)
     layers = getattr(text_config(config), "num_hidden_layers", None)
     if isinstance(layers, int) and layers > MAX_LAYERS:  # building them would take hours
@@ -200,6 +203,15 @@ def model_class(config: Any) -> Any:
     if type(config) not in text_models and type(config) in image_models:
         return transformers.AutoModelForImageTextToText
     return transformers.AutoModelForCausalLM
+
+
+def _code_of(config: Any) -> list[type]:
+    """Return the classes of transformers that build the model of a config and its text decoder."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+
+    mappings: tuple[Any, ...] = (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING)
+    kinds = {type(config), type(text_config(config))}
+    return [mapping[kind] for mapping in mappings for kind in kinds if kind in mapping]
 
 
 def count_parameters(config: Any) -> ParameterCounts:
