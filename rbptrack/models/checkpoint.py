@@ -25,7 +25,7 @@ _JSON_FILES = ("config.json", "generation_config.json", INDEX, *_TOKENIZER_FILES
 _NOT_A_WEIGHT = re.compile(r"(^|\.)(inv_freq|masked_bias|causal_mask|position_ids|(attn|attention)\.bias)$")
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _FLOAT_TYPES = ("F64", "F32", "F16", "BF16")  # names in safetensors of the types in which weights may be stored
-_MAX_TENSORS = 5  # the largest number of tensors that an error names
+_MAX_TENSORS = 3  # the largest number of tensors that an error names
 _MAX_FILES = 5  # the largest number of files that a note names
 
 
@@ -55,9 +55,9 @@ def check_loaded(info: Mapping[str, Any], name: str) -> None:
     unexpected = [key for key in unexpected if _layer(key) not in mtp_layers]
     mismatched = [f"{key} {tuple(stored)} instead of {tuple(built)}" for key, stored, built in info["mismatched_keys"]]
     faults = {
-        "does not have tensors that its config.json asks for": info["missing_keys"],
-        "holds tensors that its config.json does not know": unexpected,
-        "holds tensors of other shapes than its config.json asks for": mismatched,
+        "does not have tensors that its config asks for": info["missing_keys"],
+        "holds tensors that its config does not know": unexpected,
+        "holds tensors of other shapes than its config asks for": mismatched,
         "cannot be read": info["error_msgs"],
     }
     clauses = []
@@ -66,7 +66,7 @@ def check_loaded(info: Mapping[str, Any], name: str) -> None:
             clauses.append(f"{fault}: {shortened_list(sorted(map(str, tensors)), limit=_MAX_TENSORS)}")
     if clauses:
         raise BadInput(
-            f"the checkpoint of {name} {'; it '.join(clauses)}. The measured numbers would be wrong: config.json and "
+            f"the checkpoint of {name} {'; it '.join(clauses)}. The measured numbers would be wrong: config and "
             "weights must be complete and belong to the same model"
         )
 

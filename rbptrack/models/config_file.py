@@ -13,20 +13,26 @@ from rbptrack.models.checkpoint import local_file
 from rbptrack.sources.model_files import read_json_object
 from rbptrack.sources.pin import Pinned
 
+_FACTORS = {
+    # the part of each head that is rotated with the position
+    *("partial_rotary_factor", "rotary_pct"),
+    # factors of embeddings, of scores of attention, of each layer's contribution and of logits
+    *("embedding_multiplier", "scale_emb", "attention_multiplier", "residual_multiplier", "scale_depth"),
+    *("logits_scaling", "logit_scale", "lm_head_multiplier"),
+}
+"""Settings of several architectures that have no effect if they are 1."""
 _EFFECTS = {
-    # which part of each head is rotated with the position, how its values are paired, and positions without rotation
-    *("partial_rotary_factor", "rotary_pct", "rotary_dim", "rotary_emb_base", "rope_local_base_freq"),
-    *("rope_interleave", "rope_interleaved", "rotary_interleaved", "use_mrope", "no_rope_layers", "alibi"),
+    *_FACTORS,
+    # positions: the number of values that are rotated, their base, how they are paired, layers without rotation
+    *("rotary_dim", "rotary_emb_base", "rope_local_base_freq", "use_mrope", "no_rope_layers", "alibi"),
+    *("rope_interleave", "rope_interleaved", "rotary_interleaved"),
     # which tokens a token attends to, and how scores of attention are scaled, limited or normalised
-    *("sliding_window", "sliding_window_pattern", "attention_multiplier", "softmax_scale", "query_pre_attn_scalar"),
+    *("sliding_window", "sliding_window_pattern", "softmax_scale", "query_pre_attn_scalar"),
     *("attn_logit_softcapping", "attention_logit_cap", "clip_qkv", "qk_ln"),
-    # factors and limits of embeddings, of each layer's contribution and of logits
-    *("embedding_multiplier", "scale_emb", "scale_embedding", "residual_multiplier", "scale_depth"),
-    *("logits_scaling", "logit_scale", "lm_head_multiplier", "final_logit_softcapping"),
+    # embeddings that are scaled, and logits that are limited
+    *("scale_embedding", "final_logit_softcapping"),
 }
 """Settings of several architectures. A class without code for one of them would leave it out without a word."""
-_NEUTRAL: tuple[Any, ...] = (None, 0, 1, [], {})
-"""Values with which none of these settings has an effect. 0 equals False, but True has an effect."""
 _ROPE = ("rope_parameters", "rope_scaling")
 
 
@@ -101,8 +107,12 @@ def _unused_setting(settings: dict[str, Any], text: Any, classes: Iterable[type]
     for name in names:
         value = settings.get(name)
         in_config = rf"(self\.|['\"]){name}\b"  # a docstring alone does not use it
-        is_neutral = value is not True and value in _NEUTRAL
-        if is_neutral or re.search(rf"\b{name}\b", code) or re.search(in_config, config_code):
+        if (
+            not value
+            or (name in _FACTORS and value == 1)
+            or re.search(rf"\b{name}\b", code)
+            or re.search(in_config, config_code)
+        ):
             continue
         if name == "sliding_window" and not _is_window(settings):
             continue

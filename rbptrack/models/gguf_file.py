@@ -219,11 +219,11 @@ class Keys:
             raise self.wrong(name, f"one whole number from 1 to {limit:,}")
         return value
 
-    def number(self, name: str, default: float | None = None) -> float:
-        """Return a positive number. Raises BadInput if it is missing without a default, or of another kind."""
+    def number(self, name: str, default: float | None = None, *, above: float = 0) -> float:
+        """Return a number above `above`. Raises BadInput if it is missing without a default, or of another kind."""
         value = self.value(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise self.wrong(name, "a positive number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < math.inf:
+            raise self.wrong(name, f"a number above {above:g}")
         return float(value)
 
     def flag(self, name: str, *, default: bool) -> bool:
@@ -291,7 +291,7 @@ def _rotary_decoder(keys: Keys) -> dict[str, Any]:
 
 def _rope(keys: Keys, settings: dict[str, Any], *, kinds: tuple[str, ...] = ("linear", "yarn")) -> dict[str, Any]:
     """Return the rotary positions and their scaling, as `rope_parameters` of a config. `kinds` are those allowed."""
-    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": keys.number("rope.freq_base", 10_000.0)}
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": keys.number("rope.freq_base", 10_000.0, above=1)}
     kind = keys.value("rope.scaling.type", "none")
     factor = keys.number("rope.scaling.factor", 1.0 if kind == "none" else None)
     original_length = keys.integer("rope.scaling.original_context_length", settings["max_position_embeddings"])
@@ -388,7 +388,7 @@ def _gemma3(keys: Keys) -> tuple[str, dict[str, Any]]:
     }
     if keys.integer("attention.sliding_window_pattern", 6) != 6:
         raise keys.wrong("attention.sliding_window_pattern", "6")
-    local = {"rope_type": "default", "rope_theta": keys.number("rope.freq_base_swa", 10_000.0)}
+    local = {"rope_type": "default", "rope_theta": keys.number("rope.freq_base_swa", 10_000.0, above=1)}
     rope = {"full_attention": _rope(keys, settings, kinds=("linear",)), "sliding_attention": local}
     return "gemma3_text", settings | own | {"rope_parameters": rope}
 

@@ -52,6 +52,7 @@ def load(folder: Path, model_type: str, settings: dict[str, Any]) -> Any:
         ("mpt", {"attn_config": {"alibi": True, "clip_qkv": 6.0, "qk_ln": False}, "logit_scale": None}),
         ("granite", {"logits_scaling": 8.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0078125}),
         ("nemotron_h", {"rope_theta": 10000, "partial_rotary_factor": 1.0}),
+        ("llama", {"partial_rotary_factor": 1.0, "logit_scale": 1.0, "scale_emb": 1}),
     ],
 )
 def test_load_config_accepts_the_settings_of_published_models(
@@ -67,8 +68,8 @@ def test_load_config_accepts_the_settings_of_published_models(
         ("llama", {"rotary_pct": 0.25}, "rotary_pct"),
         ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
         ("llama", {"rope_interleaved": True}, "rope_interleaved"),
-        ("llama", {"sliding_window": 64}, "sliding_window"),
-        ("llama", {"final_logit_softcapping": 30.0}, "final_logit_softcapping"),
+        ("llama", {"sliding_window": 1}, "sliding_window"),
+        ("llama", {"final_logit_softcapping": 1.0}, "final_logit_softcapping"),
         ("llama", {"attention_multiplier": 0.1}, "attention_multiplier"),
         ("llama", {"alibi": True}, "alibi"),
         ("gpt2", {"logit_scale": 0.5}, "logit_scale"),

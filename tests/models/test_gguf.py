@@ -116,6 +116,7 @@ def test_gguf_config_refuses_other_frequency_factors(factors: Any, tmp_path: Pat
         ("rope.scaling.factor", 4.0),  # without a type
         ("rope.scaling.attn_factor", 1.2),
         ("rope.dimension_count", 8),
+        ("rope.freq_base", 1e-30),  # no float32 holds the angles
         ("rope.scale_linear", 2.0),
         ("attention.head_count", [4, 4, 4, 4, 4, 4, 2]),
         ("attention.head_count_kv", None),
