@@ -39,7 +39,6 @@ from rbptrack.analysis import (
     Term,
     counted,
     join_clauses,
-    listed,
     range_text,
     read_families,
     verdict_clause,
@@ -269,9 +268,6 @@ class Emergence(Analyzer):
     min_runs: PositiveInt = 10
     """leave out an N if fewer runs than this have at least N hits"""
 
-    min_documents: PositiveInt = 5
-    """leave out an N if fewer documents than this have a run of at least N hits"""
-
     def analyze(self, runs: Runs) -> Report:
         """Count windows and answers of every measurement. Laws need 2 sizes; their intervals need 3."""
         report = Report(GLOSSARY)
@@ -285,7 +281,7 @@ class Emergence(Analyzer):
         reading = read_families(runs, load)
         for family, sizes in reading:
             ks = family.ks_below_vocab(self.k)
-            report.notes += [f"{family}: {reason}." for reason in _reasons_without_interval(family, sizes, ks, lengths)]
+            report.notes += [f"{family}: {reason}." for reason in _reasons_without_interval(family, sizes, ks)]
             for i, k in enumerate(ks):
                 for j, n in enumerate(lengths):
                     counts = [_nonempty_rows(size.windows[:, i, j]) for size in sizes]
@@ -302,7 +298,7 @@ class Emergence(Analyzer):
         if report.tables["windows"]["p_n"].isna().any():
             report.notes.append(
                 f"p_N is left out if fewer than {self.min_runs} runs have at least N hits, or if these runs come from "
-                f"fewer than {self.min_documents} documents."
+                f"fewer than {MIN_UNITS} documents."
             )
         report.headline = _headline(report)
         _draw(report)
@@ -385,7 +381,7 @@ class Emergence(Analyzer):
     def has_enough_runs(self, counts: FloatArray) -> bool:
         """Return whether enough runs of hits occur to compute p_N. counts: the counts of windows, (documents, 6)."""
         runs = counts[:, RUNS]
-        return bool(runs.sum() >= self.min_runs and np.count_nonzero(runs) >= self.min_documents)
+        return bool(runs.sum() >= self.min_runs and np.count_nonzero(runs) >= MIN_UNITS)
 
     def _add_answers(
         self, report: Report, family: Family, sizes: Sequence[Successes], i: int, k: int
@@ -417,9 +413,7 @@ class Emergence(Analyzer):
         return rows
 
 
-def _reasons_without_interval(
-    family: Family, sizes: Sequence[Successes], ks: Sequence[int], lengths: Sequence[int]
-) -> Iterator[str]:
+def _reasons_without_interval(family: Family, sizes: Sequence[Successes], ks: Sequence[int]) -> Iterator[str]:
     """Yield clauses that say which numbers of a family have no interval or cannot be computed, and why."""
     windows = [size.windows for size in sizes]
     fewest = min(windows, key=len)  # the size with the fewest documents
@@ -434,14 +428,6 @@ def _reasons_without_interval(
         yield clause
     if not ks:
         yield f"no window can fail, because no k is below |V| = {family.vocab_size}"
-    elif len(fewest) >= MIN_UNITS:
-        documents = (fewest[:, 0, :, WINDOWS] > 0).sum(axis=0)  # the number of documents with windows of each length
-        rare = [str(n) for n, number in zip(lengths, documents, strict=True) if 0 < number < MIN_UNITS]
-        if rare:
-            yield (
-                f"at N = {listed(rare)}, intervals of α_N include only the scatter between models, and other numbers "
-                f"have none: fewer than {MIN_UNITS} documents have windows of this length"
-            )
 
 
 def estimate_from_many_documents(counts: FloatArray, statistic: Callable[[FloatArray], FloatArray]) -> Estimate:

@@ -138,7 +138,7 @@ class LoggableMeasurement:
 
     @property
     def ce_se(self) -> float:
-        """The standard error of `ce` over documents, nats. NaN with fewer than 20 documents."""
+        """The standard error of `ce` over documents, nats. NaN with fewer than 5 documents."""
         return math.nan if self.measurement.ce_se is None else self.measurement.ce_se
 
     @property
@@ -169,7 +169,7 @@ class LoggableMeasurement:
     def metrics(self) -> dict[str, float]:
         """Return `ce` (in nats per token) and `rbp_<k>` by name.
 
-        With at least 20 documents, the result also has their standard errors over documents, `ce_se` and `rbp_<k>_se`.
+        With at least 5 documents, the result also has their standard errors over documents, `ce_se` and `rbp_<k>_se`.
         """
         known = self.measurement.metrics()
         names = [name for metric in ("ce", *map(rbp_name, self.counts.ks)) for name in (metric, se_name(metric))]

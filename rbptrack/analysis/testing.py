@@ -10,7 +10,7 @@ Write this in a test file:
 
 pytest then runs the tests of `AnalyzerContract`. They check, for example, that the analyzer explains its questions and
 columns, that it imports neither mlflow nor torch, that it does not change its input, and that it has no interval with
-fewer than 20 documents. Use `NeedsRanks` in place of `AnalyzerContract` for an analyzer that reads ranks, `NeedsSizes`
+fewer than 5 documents. Use `NeedsRanks` in place of `AnalyzerContract` for an analyzer that reads ranks, `NeedsSizes`
 for an analyzer of laws in size, or both.
 """
 
@@ -240,12 +240,12 @@ class AnalyzerContract:
         pickle.loads(pickle.dumps((self.analyzer, self.runs(), self.report())))  # noqa: S301 - made here
 
     def test_few_documents_have_no_error_over_documents(self) -> None:
-        """Check that 5 documents of one model have no intervals, and that a note says what intervals of laws lack."""
-        runs = self.runs(documents=5)
+        """Check that 4 documents of one model have no intervals, and that a note says what intervals of laws lack."""
+        runs = self.runs(documents=4)
         report = self._report_or_error(runs)
         if isinstance(report, Report) and len(report.results) and not runs["without_ranks"].fillna(False).any():
             never_has_intervals = self.report().results["low"].isna().all()  # not even with enough documents
-            assert never_has_intervals or report.notes, "5 documents are too few, and no note says so"
+            assert never_has_intervals or report.notes, "4 documents are too few, and no note says so"
         report = self._report_or_error(runs[runs["run_id"] == runs["run_id"].iloc[0]])
         if isinstance(report, Report) and len(report.results):
             assert report.results[["low", "high", "p"]].isna().all(axis=None)

@@ -69,7 +69,7 @@ def format_details(row: pd.Series[Any]) -> dict[str, str]:
 def format_with_error(column: str, row: Any) -> str:
     """Format the value of a column with its standard error, such as `3.086 ± 0.025`.
 
-    The standard error is left out if it is unknown or zero, or if the measurement has fewer than 20 documents.
+    The standard error is left out if it is unknown or zero, or if the measurement has fewer than 5 documents.
     """
     value = row[column]
     if pd.isna(value):

@@ -23,7 +23,7 @@ from rbptrack.ranks import DocumentCounts, DocumentSums, FloatArray, IntArray
 from rbptrack.stats.estimate import DocumentInfluences, Estimate
 from rbptrack.stats.rounding import ROUNDING
 
-MIN_UNITS = 20
+MIN_UNITS = 5
 """The fewest documents (or groups, if they are known) from which an error is computed.
 
 With fewer, a number has no interval and no test.

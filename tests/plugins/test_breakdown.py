@@ -290,8 +290,8 @@ def test_breakdown_without_texts_of_tokens_has_no_kinds_and_a_note() -> None:
 
 
 @pytest.mark.parametrize(("sizes", "has_delta"), [(1, False), (2, True), (3, True)])
-def test_breakdown_of_five_documents_says_in_headline_that_they_are_too_few(sizes: int, has_delta: bool) -> None:
-    tables = {s: table_of_two_classes(s, (0.05, 0.2), documents=5) for s in SIZES[:sizes]}
+def test_breakdown_of_four_documents_says_in_headline_that_they_are_too_few(sizes: int, has_delta: bool) -> None:
+    tables = {s: table_of_two_classes(s, (0.05, 0.2), documents=4) for s in SIZES[:sizes]}
     report = Breakdown(k=(1,)).analyze(family_runs(tables, texts=TEXTS))
     assert ("delta" in report.questions) == has_delta
     assert "too few documents" in report.headline

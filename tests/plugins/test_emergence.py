@@ -135,23 +135,6 @@ def test_n_eff_of_long_windows_does_not_depend_on_hard_short_documents() -> None
     assert row["verdict"] == "undecided"
 
 
-def test_emergence_has_no_interval_at_an_n_for_which_too_few_documents_are_long_enough() -> None:
-    """12 of 100 documents have 200 tokens, the other ones 10."""
-    lengths = np.repeat([10, 200], [88, 12])
-    document = np.repeat(np.arange(100), lengths)
-    position = np.concatenate([np.arange(n) for n in lengths])
-    tables = {}
-    for i, s in enumerate(SIZES):
-        ranks = 1 + (np.random.default_rng(i).random(len(document)) >= 0.85 + 0.03 * i)
-        tables[s] = rank_table(ranks, document=document, position=position)
-    report = Emergence(k=(1,), lengths=(4, 16)).analyze(family_runs(tables))
-    for question in ("n_eff", "clustering"):
-        rows = report.frame(question).set_index("N")
-        assert np.isfinite(rows.loc[4, ["low", "high"]].astype(float)).all()
-        assert rows.loc[16, ["low", "high"]].isna().all()
-    assert any("N = 16" in note and "20" in note for note in report.notes)
-
-
 def test_emergence_of_blocks_of_hits_has_n_eff_below_n_and_clustering() -> None:
     """A window of 4 tokens lies in one block of 10 with probability 0.7, and otherwise in two."""
     table = blocks_of_10_tokens()
@@ -183,11 +166,10 @@ def test_emergence_leaves_out_n_with_few_runs() -> None:
 
 
 def test_emergence_leaves_out_n_with_runs_in_few_documents() -> None:
-    ranks = np.full((40, 100), 2)
-    ranks[:3, :50] = np.tile([1] * 9 + [2], 5)  # 15 runs of 9 hits in three documents
-    runs = family_runs({1e6: rank_table(ranks, documents=40)})
-    for min_documents, is_left_out in ((4, True), (3, False)):
-        report = Emergence(k=(1,), lengths=(8,), min_documents=min_documents).analyze(runs)
+    for documents, is_left_out in ((4, True), (5, False)):
+        ranks = np.full((40, 100), 2)
+        ranks[:documents, :50] = np.tile([1] * 9 + [2], 5)  # 5 runs of 9 hits in each of these documents
+        report = Emergence(k=(1,), lengths=(8,)).analyze(family_runs({1e6: rank_table(ranks, documents=40)}))
         assert np.isnan(report.tables["windows"].set_index("N").loc[8, "p_n"]) == is_left_out
 
 
@@ -286,9 +268,9 @@ def test_emergence_leaves_out_answers_that_reach_the_cut() -> None:
     assert "answers" not in Emergence(k=(1,)).analyze(runs).tables
 
 
-def test_emergence_of_two_groups_has_no_intervals() -> None:
-    runs = family_runs({1e6: blocks_of_10_tokens(documents=40)}, groups=["a", "b"] * 20)
-    report = Emergence(k=(1,), lengths=(4,), min_documents=2).analyze(runs)
+def test_n_eff_of_eight_groups_has_no_interval() -> None:
+    runs = family_runs({1e6: blocks_of_10_tokens(documents=40)}, groups=list("abcdefgh") * 5)
+    report = Emergence(k=(1,), lengths=(4,)).analyze(runs)
     assert report.frame("n_eff")["low"].isna().all()
 
 

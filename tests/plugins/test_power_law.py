@@ -214,16 +214,16 @@ def test_table_of_laws_says_which_k_were_tested() -> None:
 
 
 @without_figures
-def test_power_law_of_five_documents_has_intervals_of_scatter_alone_and_a_note():
+def test_power_law_of_four_documents_has_intervals_of_scatter_alone_and_a_note():
     """They are the intervals of the same metrics without documents."""
-    runs = example_runs(documents=5, families={"alpha": 6})
+    runs = example_runs(documents=4, families={"alpha": 6})
     report = PowerLaw(k=(1,)).analyze(runs)
     imported = runs.frame.assign(without_ranks=True).drop(columns="name")
     expected = PowerLaw(k=(1,)).analyze(Runs(imported, RankTables({}))).frame("alpha")
     np.testing.assert_allclose(report.frame("alpha")[["low", "high"]], expected[["low", "high"]])
     assert np.isfinite(expected[["low", "high"]]).all(axis=None)
     assert report.tables["points"][["low", "high"]].isna().all(axis=None)
-    assert any("5 documents" in note for note in report.notes)
+    assert any("4 documents" in note for note in report.notes)
 
 
 def add_floor(rows):

@@ -227,8 +227,8 @@ def test_laws_pairs_documents_over_sizes() -> None:
     assert law.ln_a.sampling > 1e-4
 
 
-def test_laws_over_19_documents_have_scatter_of_models_as_their_error() -> None:
-    [law] = laws(S, counts_of_sizes(S, documents=19), cross_entropy)
+def test_laws_over_4_documents_have_scatter_of_models_as_their_error() -> None:
+    [law] = laws(S, counts_of_sizes(S, documents=4), cross_entropy)
     without_documents = fit(S, law.y)
     assert law.alpha == without_documents.alpha
     assert law.alpha.has_interval
