@@ -201,7 +201,19 @@ class Report:
                 Means over rows use it.
             **case: further keys of the row, such as S or N. They become part of the name of the MLflow metric.
 
+        Raises TypeError if a name is not a text, if two columns would have one name, or if a value of `case` or
+        `beside` is not a text, a number or a missing value.
+
         """
+        texts = {"question": question, "family": family, "dataset": dataset, "metric": metric}
+        for name, text in (texts | {"documents": documents, "models": models}).items():
+            check_text(name, text)
+        beside = dict(beside or {})
+        columns = [*COLUMNS, question, *case, *beside]
+        if repeated := sorted({name for name in columns if columns.count(name) > 1}):
+            raise TypeError(f"{question}: a table of results would have two columns {repeated[0]}. Rename one of them")
+        for name, value in (case | beside).items():
+            _check_cell(name, value)
         if not isinstance(estimate, Estimate):
             estimate = Estimate(float(estimate), df=nan)
         low, high = estimate.interval(LEVEL)
@@ -209,12 +221,10 @@ class Report:
             ends = float(show(low)), float(show(high))
         if ends[0] > ends[1]:  # `show` is a decreasing function
             ends = ends[::-1]
-        keys = {"question": question, "family": family, "dataset": dataset, "metric": metric}
         numbers = {"estimate": float(show(estimate.value)), "low": ends[0], "high": ends[1]}
         if estimate.has_interval and estimate.deciding_documents < FEW_DECIDING * (1 - TIED):
             self._note_few_documents(question, family, dataset, _row_name(metric, case, estimate.deciding_documents))
-        beside = dict(beside or {})
-        row = keys | numbers | {"margin": nan} | case | beside
+        row = texts | numbers | {"margin": nan} | case | beside
         joint = Row(own or estimate, documents or dataset, models or family)
         answer = _Answer(row, list(case), list(beside), joint, primary)
         if null is not None:
@@ -377,6 +387,23 @@ class Report:
         entry = self.glossary.get(name, MEANINGS.get(name, ""))
         term = entry if isinstance(entry, Term) else Term(entry)
         return term if term.title else replace(term, title=name.replace("_", " "))
+
+
+def check_text(name: str, text: object) -> None:
+    """Raise TypeError or UnicodeEncodeError if a value is not a text that can be written as UTF-8."""
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be a text; got {text!r:.60}")
+    text.encode()
+
+
+def _check_cell(name: str, value: object) -> None:
+    """Raise an exception if a value is not a text, a finite number in the range of a float, or a missing value."""
+    if isinstance(value, str):
+        check_text(name, value)
+    elif isinstance(value, int | float | np.number | np.bool_):
+        float(value)  # raises OverflowError or, for a complex number, TypeError
+    elif value is not None and value is not pd.NA:
+        raise TypeError(f"{name} must be a text or a number; got {value!r:.60}")
 
 
 def _shortened_rows(row_names: Sequence[str]) -> str:

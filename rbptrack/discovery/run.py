@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from traceback import extract_tb, format_exception
 from typing import TypeVar
@@ -12,7 +12,7 @@ from typing import TypeVar
 import pandas as pd
 
 from rbptrack.analysis.plugin import Analyzer, Plugin
-from rbptrack.analysis.report import COLUMNS, Report, Term
+from rbptrack.analysis.report import Report, check_text
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError, first_line
 from rbptrack.base.formatting import short_path
@@ -97,41 +97,39 @@ def run_analyzer(analyzer: Analyzer, runs: Runs) -> Report:
         report = analyzer.analyze(copy)
         if isinstance(report, Report):
             _check_types(report)
-            report.unreadable = copy.unreadable
+            report.unreadable = runs.unreadable
         return report
 
     return call_plugin(analyzer, analyze, Report)
 
 
 def _check_types(report: Report) -> None:
-    """Raise an exception if a part of a report has a type that the page, the terminal or the store does not accept."""
-    if not isinstance(report.glossary, Mapping):
-        raise TypeError("the glossary must be a dict")
-    if not isinstance(report.headline, str):
-        raise TypeError("the headline must be a text")
-    if not isinstance(report.notes, list) or not all(isinstance(note, str) for note in report.notes):
-        raise TypeError("the notes must be a list of texts")
-    "".join([report.headline, *report.notes]).encode()  # raises UnicodeEncodeError if a text holds a lone surrogate
+    """Raise an exception if a part of a report has a type that the page, the terminal or the store does not accept.
+
+    `Report.add` has checked the results.
+    """
+    kinds = {"glossary": Mapping, "tables": Mapping, "figures": Mapping, "leading_columns": Sequence, "notes": Sequence}
+    for name, kind in kinds.items():
+        if not isinstance(getattr(report, name), kind) or isinstance(getattr(report, name), str):
+            raise TypeError(f"{name} must be a {'dict' if kind is Mapping else 'list'}")
+    names = [*report.glossary, *report.questions, *report.results.columns, *report.tables, *report.figures]
+    for text in [report.headline, report.opening, *report.notes, *report.leading_columns, *names]:
+        check_text("a headline, a note or a name", text)
+    for name in names:
+        term = report.term(name)
+        check_text(f"the meaning of {name}", term.meaning)
+        check_text(f"the title of {name}", term.title)
+        format(1.0, term.form)  # raises an exception if the format specification is wrong
     for name, table in report.tables.items():
-        if not isinstance(name, str) or not isinstance(table, pd.DataFrame):
-            raise TypeError(f"the table {name} must be a DataFrame, and its name a text")
+        if not isinstance(table, pd.DataFrame):
+            raise TypeError(f"the table {name} must be a DataFrame")
+        if not table.columns.is_unique:
+            raise TypeError(f"the table {name} has two columns with one name")
     for name, figure in report.figures.items():
         import altair  # fast, because a plugin that draws charts has already imported it
 
-        if not isinstance(name, str) or not isinstance(figure, altair.TopLevelMixin):
-            raise TypeError(f"the figure {name} must be an Altair chart, and its name a text")
-    results = report.results
-    for question in report.questions:
-        cases = results.loc[results["question"] == question, report.case_columns(question)]
-        for case in cases.itertuples(index=False, name=None):
-            hash(case)  # raises TypeError if a key is a list
-        reserved = {*report.case_columns(question), *report.beside_columns(question)}.intersection(COLUMNS)
-        if reserved:
-            raise TypeError(f"{question}: every report has a column {', '.join(reserved)}. Give yours another name")
-    for name in [*report.glossary, *report.questions, *report.results.columns]:
-        if not isinstance(name, str) or not isinstance(report.glossary.get(name, ""), str | Term):
-            raise TypeError(f"{name!r} in results or glossary: a name must be a text, and its meaning a text or a Term")
-        format(1.0, report.term(name).form)  # raises ValueError if the format specification is wrong
+        if not isinstance(figure, altair.TopLevelMixin):
+            raise TypeError(f"the figure {name} must be an Altair chart")
 
 
 def _plugin_file(plugin: Plugin) -> str:

@@ -16,7 +16,7 @@ from functools import cached_property
 from rbptrack.analysis import Analyzer, RbptrackError, Report, Runs
 from rbptrack.analysis.plugin import plugin_summary
 from rbptrack.base.errors import first_line
-from rbptrack.discovery import run_analyzer
+from rbptrack.discovery import call_plugin, run_analyzer
 from rbptrack.reporting.tables import ResultsTable, results_tables, table_text
 
 _TOKENS_PER_PROCESS = 10_000_000  # all analyzers together need as long for this many tokens as a process needs to start
@@ -78,6 +78,11 @@ class Analysis:
         """The further tables of the report as CSV, by name."""
         tables = self.report.tables if self.report else {}
         return {name: table_text(table, "csv") for name, table in tables.items()}
+
+    def written(self) -> bytes:
+        """Return all tables as they are written to files and to the page."""
+        csv = [self.results_csv, *self.tables_csv, *self.tables_csv.values()]
+        return "".join([*csv, *(table_text(table.frame, "csv") for table in self.results_tables)]).encode()
 
 
 def first_sentences(analyses: Sequence[Analysis], lead: Analysis | None) -> str:
@@ -186,12 +191,14 @@ def _analyze(analyzer: Analyzer, runs: Runs) -> Analysis:
     began = time.perf_counter()
     try:
         report = run_analyzer(analyzer, runs)
+        seconds = time.perf_counter() - began
+        summary = plugin_summary(type(analyzer))
+        analysis = Analysis(analyzer.name, report, leads=analyzer.leads, seconds=seconds, summary=summary)
+        # What cannot be written, such as a cell of a table, is a fault of this analyzer and of no other.
+        call_plugin(analyzer, analysis.written, bytes)
     except RbptrackError as error:
         return _failed_analysis(analyzer, str(error), error.trace)
-    seconds = time.perf_counter() - began
-    return Analysis(
-        analyzer.name, report, leads=analyzer.leads, seconds=seconds, summary=plugin_summary(type(analyzer))
-    )
+    return analysis
 
 
 def _failed_analysis(analyzer: Analyzer, problem: str, trace: str = "") -> Analysis:

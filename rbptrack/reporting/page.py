@@ -167,7 +167,8 @@ class _Laws(NamedTuple):
 def _laws_by_k(report: Report) -> _Laws | None:
     """Return the columns that lead a report, for each metric and k. Returns None if no columns lead."""
     laws = report.tables.get("laws", pd.DataFrame())
-    texts = {name: _column_texts(report, laws, name) for name in report.leading_columns if name in laws}
+    leading_columns = report.leading_columns if {"family", "dataset", "metric", "k"} <= set(laws) else ()
+    texts = {name: _column_texts(report, laws, name) for name in leading_columns if name in laws}
     texts = {name: column for name, column in texts.items() if any(column)}
     if not texts:
         return None
@@ -271,7 +272,10 @@ def _figure(name: str, chart: Any) -> Figure:
     spec.pop("config", None)  # the page has one configuration for all figures
     finite = json.loads(json.dumps(spec, default=str), parse_constant=lambda name: None)  # JSON has no NaN
     text = json.dumps(finite, ensure_ascii=False, separators=(",", ":"))
-    return Figure(name, compress_text(text), controls=finite.get("usermeta", {}).get("explorer"))
+    usermeta = finite.get("usermeta")
+    controls = usermeta.get("explorer") if isinstance(usermeta, dict) else None
+    is_explorer = isinstance(controls, dict) and {"ks", "chosen", "metrics", "families", "datasets"} <= controls.keys()
+    return Figure(name, compress_text(text), controls=controls if is_explorer else None)
 
 
 class Column(NamedTuple):

@@ -21,7 +21,7 @@ WritePlugin = Callable[..., Path]
 
 ANALYZER = '''
 from dataclasses import dataclass
-from rbptrack.analysis import Analyzer, Report
+from rbptrack.analysis import Analyzer, Report, Term
 
 class Mine(Analyzer):
     """Mine."""
@@ -179,6 +179,18 @@ def test_load_lists_the_analyzers_if_the_name_is_unknown() -> None:
         "return Report({}, figures={'f': 'svg'})",
         "return Report({}, notes=[None])",
         "return Report({}, headline='\\ud800')",
+        "return Report({}, opening=1.5)",
+        "return Report({}, leading_columns=None)",
+        "return Report({}, notes='a text is no list of texts')",
+        "return Report({'q': Term('m', title=b'x')})",
+        "r = Report({}); r.add('q', 1.0, family=None, dataset='b'); return r",
+        "r = Report({}); r.add('q', 1.0, family='a', dataset=['b']); return r",
+        "r = Report({}); r.add('q', 1.0, family='a', dataset='b', metric=True); return r",
+        "r = Report({}); r.add('q', 1.0, family='a', dataset='b', k=10**400); return r",
+        "r = Report({}); r.add('q', 1.0, family='a', dataset='b', beside={'S': {}}); return r",
+        "r = Report({}); r.add('low', 1.0, family='a', dataset='b'); return r",
+        "r = Report({}); r.add('q', 1.0, family='a', dataset='b', k=1, beside={'k': 2}); return r",
+        "return Report({}, tables={'t': __import__('pandas').DataFrame([[1, 2]], columns=['a', 'a'])})",
         "r = Report({'q': 3}); r.add('q', 1.0, family='a', dataset='b'); return r",
     ],
 )

@@ -34,6 +34,7 @@ ANALYZE_BODIES = {
     "wrong": 'return {"a": 1}',
     "refuses": 'raise BadInput("needs checkpoints")',
     "list_as_table": 'report.tables["x"] = [1, 2]',
+    "unwritable_cell": """report.tables["x"] = __import__("pandas").DataFrame({"a": ["\\ud800"]})""",
     "unpicklable": "report.figures['x'] = lambda: 0",
 }
 """Statements of the method `analyze`, by the name of the plugin. All except `fine` make the analyzer fail."""
@@ -56,7 +57,7 @@ def write_analyzers(folder: Path, names: list[str]) -> list[Analyzer]:
 
 
 def test_run_analyzers_returns_the_report_of_an_analyzer_after_others_failed(tmp_path: Path, runs: Runs) -> None:
-    names = ["raises", "leaves", "wrong", "refuses", "list_as_table", "fine"]
+    names = ["raises", "leaves", "wrong", "refuses", "list_as_table", "unwritable_cell", "fine"]
     analyses = run_analyzers(runs, write_analyzers(tmp_path, names), processes=1)
     assert [analysis.name for analysis in analyses] == names
     fine = analyses[-1]
@@ -72,6 +73,7 @@ def test_run_analyzers_returns_the_report_of_an_analyzer_after_others_failed(tmp
         ("wrong", ""),
         ("refuses", "needs checkpoints"),
         ("list_as_table", ""),
+        ("unwritable_cell", "UnicodeEncodeError"),
     ],
 )
 def test_run_analyzers_says_in_one_line_why_an_analyzer_failed(
