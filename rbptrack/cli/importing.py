@@ -88,16 +88,20 @@ def _find_importer(importers: Plugins[Importer], path: Path) -> str:
 
 def _unreadable_error(path: Path, importers: Sequence[Importer]) -> BadInput:
     """Return the error for a file that no importer can read. It names the columns or keys that the file lacks."""
+    from rbptrack.analysis.input_files import TABLE_SUFFIXES, load_json, read_rows
+
     if path.suffix.lower() == ".zip":
         return BadInput(
             f"{path} is not a bundle of rbptrack, or it is damaged: it is not a zip file, or it holds no bundle.json"
         )
     if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
         return BadInput(f"{path} is a spreadsheet: save it as CSV, and import the CSV file")
-    if path.suffix.lower() == ".json" and path.is_file():
-        from rbptrack.analysis.input_files import load_json
-
-        load_json(path, finite=False)  # raises a more precise error if the file is not valid JSON
+    if path.suffix.lower() in TABLE_SUFFIXES:
+        # raises a more precise error if the file is damaged
+        if path.suffix.lower() == ".json":
+            load_json(path, finite=False)
+        else:
+            read_rows(path)
     lacks = [reason for importer in importers if (reason := _missing_key(importer, path))]
     if lacks:
         return BadInput("\n  ".join([f"{path} cannot be read by any importer:", *lacks]))

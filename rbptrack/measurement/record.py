@@ -24,6 +24,9 @@ _NOT_ARTIFACTS = (RECORD_FILE, "store.json")  # hidden files, such as SEAL_FILE,
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 """A SHA-256 (hex)."""
 
+FileName = Annotated[str, Field(pattern=r"^[^/\p{Cc}]{1,255}$")]
+"""The name of a file in the folder of a run, without a path."""
+
 
 class Record(BaseModel):
     """Base class of the contents of record.json.
@@ -37,7 +40,7 @@ class Record(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    files: dict[str, Digest] = {}
+    files: dict[FileName, Digest] = {}
     began: Annotated[float, Field(ge=0, lt=2**40)] = Field(default_factory=time.time)
     ended: Annotated[float, Field(ge=0, lt=2**40)] = 0.0
 

@@ -84,6 +84,14 @@ def test_import_names_the_importers_if_none_accepts_a_file(run_in_store: RunComm
     assert "table" in err
 
 
+def test_import_says_why_a_damaged_table_cannot_be_read(run_in_store: RunCommand, tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    table.write_bytes("model,dataset,ce\na-1m,wiki,3\n".encode("utf-16"))
+    code, _, err = run_in_store(f"import {table} --tracking-uri sqlite:///{tmp_path}/other.db")
+    assert code == 2
+    assert "UTF-16" in err
+
+
 @pytest.mark.parametrize(
     "source",
     [

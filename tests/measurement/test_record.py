@@ -157,6 +157,14 @@ def test_record_with_a_wrong_value_is_damaged(name: str, value: object, write_ce
         parse_record(json.dumps(content).encode())
 
 
+@pytest.mark.parametrize("name", ["", "a/b", "../record.json", "a\0b", "a\nb", "x" * 300])
+def test_record_with_a_file_that_is_not_in_its_folder_is_damaged(name: str, write_cell: WriteCell) -> None:
+    content = json.loads((write_cell() / RECORD_FILE).read_bytes())
+    content["files"][name] = "0" * 64
+    with pytest.raises(MissingArtifact):
+        parse_record(json.dumps(content).encode())
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"kind": "other"}', b"\xff", b"[" * 10_000, b"NaN"])
 def test_record_that_is_not_a_record_is_damaged(content: bytes) -> None:
     with pytest.raises(MissingArtifact):
