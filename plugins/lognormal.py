@@ -58,7 +58,7 @@ MIN_DOCUMENTS = 200
 """The fewest documents for intervals of beta and gamma of a size, and for mu and sigma.
 
 A few documents often decide sums of ln^2 R, and intervals are then too narrow, above all if the distribution of
-difficulty is skewed (docs/explanation/validity.md). Slopes of beta and gamma over sizes have intervals from 20
+difficulty is skewed (docs/explanation/validity.md). Slopes of beta and gamma over sizes have intervals from 5
 documents on, because these also include the scatter of sizes.
 """
 

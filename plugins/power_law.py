@@ -136,7 +136,7 @@ GLOSSARY: Glossary = {
     "low_form": Term("the form of law that has the lower end", "lower end by"),
     "high_form": Term("the form of law that has the upper end", "upper end by"),
     "beyond": Term("S / largest measured size", form=".3g"),
-    "p": "p-value of the hypothesis that size has no effect (alpha = 0), for this k alone and not adjusted",
+    "p_of_alpha": Term("p-value of alpha = 0, for this k alone and not adjusted", "p (α)", ".3g"),
     "verdict_alpha": Term(
         "whether α differs from 0, by the p that is adjusted for all tested laws and k", "verdict (α)"
     ),
@@ -556,7 +556,7 @@ def _law_rows(family_laws: _Fitted) -> list[dict[str, object]]:
         y0, y1 = law.ends
         line = {"S0": law.s[0], "y0": y0, "S1": law.s[-1], "y1": y1}
         numbers = {"A": law.a, "R2": law.r2, "largest_deviation": law.largest_deviation}
-        numbers |= _with_ends("alpha", law.alpha) | {"p": law.alpha.p()} | _with_ends("bend", law.bend())
+        numbers |= _with_ends("alpha", law.alpha) | {"p_of_alpha": law.alpha.p()} | _with_ends("bend", law.bend())
         numbers["band_low"], numbers["band_high"] = law.alpha.interval(level)
         held_out = law.held_out() if law.sizes >= 4 else Estimate(np.nan, df=np.nan)
         numbers |= {name: np.expm1(value) for name, value in _with_ends("held_out", held_out).items()}

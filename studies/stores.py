@@ -223,7 +223,7 @@ def checkpoints() -> Runs:
                 non_embedding_params=int(s),
                 size=size,
                 training_tokens=tokens,
-                revision=f"step{step}",
+                checkpoint=f"step{step}",
                 model=f"alpha-{size}@step{step}",
             )
     return measurements.runs()

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.analysis.report import Report, Term
@@ -230,11 +231,7 @@ def worst_documents(runs: Runs, first: pd.Series[Any], changes: Changes, most: i
     """
     rises = changes.ce_rises
     worst = [i for i in np.argsort(-rises, kind="stable")[:most] if rises[i] > 0]
-    unit = "document"
-    names = changes.a.document
-    if changes.a.grouped:
-        unit = "group"
-        names = np.array(list(dict.fromkeys(runs.groups(first))))  # sorted by their first documents, as the counts are
+    unit, names = named_units(runs, first, changes)
     tokens = changes.a.tokens[worst]
     return pd.DataFrame(
         {
@@ -245,6 +242,21 @@ def worst_documents(runs: Runs, first: pd.Series[Any], changes: Changes, most: i
             "rise": rises[worst],
         }
     )
+
+
+def named_units(runs: Runs, first: pd.Series[Any], changes: Changes) -> tuple[str, NDArray[Any]]:
+    """Return what a row of the counts is, `document` or `group`, and the document or group of each row, (rows,).
+
+    Args:
+        runs: the measurements, which contain the first one.
+        first: the row of the first measurement, which names the groups.
+        changes: the comparison.
+
+    """
+    if not changes.a.grouped:
+        return "document", changes.a.document
+    in_order_of_counts = dict.fromkeys(runs.groups(first))  # counts of groups are sorted by their first documents
+    return "group", np.array(list(in_order_of_counts))
 
 
 def clip_share(value: float) -> float:

@@ -33,13 +33,15 @@ WORDS = {"ignore_unknown_options": True, "allow_extra_args": True}
 NO_VALUES: list[str] = []  # the default of options that hold a list
 
 
-def parse_ks(text: str, *, smallest: int = 1) -> list[int]:
-    """Return the k in a text such as `1,10,100`.
+def parse_ks(text: str | None, *, smallest: int = 1) -> list[int]:
+    """Return the k in a text such as `1,10,100`, or an empty list if the option was not given.
 
-    Raises BadInput if there are none, or one is not a whole number or below `smallest`.
+    Raises BadInput if the text is empty, or if a k is not a whole number or below `smallest`.
     """
     from rbptrack.base.validation import format_value
 
+    if text is None:
+        return []
     elements = split_list(text)
     if not elements or not all(_K_TEXT.fullmatch(element) and int(element) >= smallest for element in elements):
         raise BadInput(f"--k must be whole numbers of at least {smallest}, such as 1,10,100; got {format_value(text)}")
@@ -99,7 +101,7 @@ PaperWidth = Annotated[
     ),
 ]
 Ks = Annotated[
-    str, typer.Option("--k", metavar="K,...", help="the k of RBP_k that tables and figures show, such as 10,20")
+    str | None, typer.Option("--k", metavar="K,...", help="the k of RBP_k that tables and figures show, such as 10,20")
 ]
 ExtraPage = Annotated[Path | None, page_option("also write a page to this file")]
 OpenPage = Annotated[bool, typer.Option("--open", help="show the page in the browser")]

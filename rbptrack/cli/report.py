@@ -40,7 +40,7 @@ def report(
     out: ExtraPage = None,
     open_: OpenPage = False,
     figures: Figures = None,
-    k: Ks | None = None,
+    k: Ks = None,
     width: PaperWidth = None,
     methods: Annotated[
         bool, typer.Option("--methods", help="only print a paragraph about the methods, for a paper")
@@ -58,7 +58,7 @@ def report(
     from rbptrack.tracking.names import READING_FILE
 
     plugins = find_plugins(ANALYZERS, plugins_path)
-    ks = [] if k is None else parse_ks(k, smallest=0)
+    ks = parse_ks(k, smallest=0)
     chosen = [make_plugin_with_ks(analyzer_class, ks) for analyzer_class in plugins.load_matching(analyzers)]
     for error in plugins.broken:
         print_problem(str(error), error.trace)
@@ -104,7 +104,7 @@ def analyze(
     ] = "",
     options: PluginOptions = NO_VALUES,
     figures: Figures = None,
-    k: Ks | None = None,
+    k: Ks = None,
     width: PaperWidth = None,
     plugins_path: PluginsPath = NO_VALUES,
     help_: Annotated[bool, typer.Option("--help", "-h", help="show this help, or the options of ANALYZER")] = False,
@@ -122,7 +122,7 @@ def analyze(
     if help_:
         _print_help_of_analyzer(analyzer, analyzer_class)
         return 0
-    ks = [] if k is None else parse_ks(k, smallest=0)
+    ks = parse_ks(k, smallest=0)
     shown_ks = ",".join(str(shown) for shown in ks if shown)
     plugin = make_plugin_from_words(analyzer_class, [*options, f"k={shown_ks}"] if shown_ks else options)
     runs = selection.runs()

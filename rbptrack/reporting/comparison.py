@@ -19,6 +19,7 @@ from rbptrack.analysis import (
     worst_documents,
     worst_tokens,
 )
+from rbptrack.analysis.pairs import named_units
 from rbptrack.figures import facets
 from rbptrack.ranks import CE, log_grid
 from rbptrack.stats.changes import Changes
@@ -68,11 +69,7 @@ def comparison_report(
 
 def _draw_changes(runs: Runs, first: pd.Series[Any], changes: Changes) -> Any:
     """Draw the change of CE in each document, or in each group if groups are known, against CE in the first."""
-    unit = "document"
-    names = changes.a.document
-    if changes.a.grouped:
-        unit = "group"
-        names = np.unique(np.asarray(runs.groups(first)))
+    unit, names = named_units(runs, first, changes)
     x, y = "CE of A, nats per token", "CE of B minus A, nats"
     rises = changes.ce_rises
     drawn = np.unique(np.linspace(0, len(rises) - 1, min(len(rises), _MAX_DRAWN)).astype(int))

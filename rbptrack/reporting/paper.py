@@ -143,7 +143,9 @@ def _describe_ranks(frame: pd.DataFrame) -> list[str]:
     own = frame["engine"].eq("transformers").map({True: "float32"}).fillna("unknown precision")
     heads = listed(sorted(frame["head_dtype"].fillna(own).replace("unknown", "unknown precision").unique()))
     precisions = listed(sorted(frame["dtype"].dropna().unique())) or "unknown precision"
-    return [*sentences, f"Ranks were computed from logits in {heads}, with the forward pass in {precisions}."]
+    engines = listed(sorted(frame["engine"].dropna().unique()))
+    by = f" by {engines}" if engines else ""
+    return [*sentences, f"Ranks were computed{by} from logits in {heads}, with the forward pass in {precisions}."]
 
 
 def _describe_models(frame: pd.DataFrame) -> str:

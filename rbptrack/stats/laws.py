@@ -213,7 +213,7 @@ class Law:
         """Return the coefficient c of ln y = a + b ln S + c (ln S)^2, with its error.
 
         A falling law flattens with size if c is above 0, and steepens if c is below 0. It is NaN with fewer than 3
-        sizes. Use it with at least 5 sizes: with 4, the error has one degree of freedom.
+        sizes, and has an error from 4 sizes on. With 4, the error has one degree of freedom.
         """
         return self.lines.bend[self.place]
 

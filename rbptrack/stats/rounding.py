@@ -16,7 +16,7 @@ ROUNDING = 1e-13
 """Relative differences below this count as rounding errors."""
 
 TIED = 1e-9
-"""Relative differences below this count as a tie in `first_largest` and `first_smallest`.
+"""Relative differences below this count as no difference.
 
 Fits end within about 1e-10 of the optimum, and a difference of 1e-9 has no practical meaning.
 """

@@ -270,7 +270,7 @@ def test_results_tables_show_means_in_a_table_of_their_own() -> None:
     ("columns", "named", "not_named"),
     [
         ({"engine": "transformers", "rank": "paper"}, "logits in float32,", "strict"),
-        ({"engine": "vllm 0.32.0", "head_dtype": "bfloat16"}, "logits in bfloat16,", "float32,"),
+        ({"engine": "vllm 0.32.0", "head_dtype": "bfloat16"}, "by vllm 0.32.0 from logits in bfloat16,", "float32,"),
         ({"engine": "vllm"}, "logits in unknown precision,", "float32,"),
         ({"engine": "transformers", "rank": "strict"}, "strict rank", "equation 3"),
         ({"engine": "transformers", "candidates": "tokenizer"}, "candidates=tokenizer", "strict"),
