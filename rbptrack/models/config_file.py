@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import sys
 from collections.abc import Iterable
@@ -83,6 +84,8 @@ def _contradiction(settings: dict[str, Any], text: Any) -> str:
     top = {name: settings.get(name) for name in ("rope_theta", "partial_rotary_factor")}
     for name, value in (item for part in (top, *stated) for item in part.items()):
         values = [part[name] for part in used if name in part]
+        if name == "rope_theta" and isinstance(value, int | float) and not 1 < value < math.inf:
+            return f"config.json sets rope_theta = {value}, but it must be a number above 1"
         if isinstance(value, int | float) and values and value not in values:
             return f"config.json sets {name} = {value} for rotary positions, but transformers uses {values[0]}"
     return ""

@@ -76,6 +76,8 @@ def test_load_config_accepts_the_settings_of_published_models(
         ("gpt2", {"rope_scaling": LINEAR}, "rope_scaling"),
         ("mpt", {"logit_scale": 0.5}, "logit_scale"),
         ("mpt", {"attn_config": {"qk_ln": True}}, "qk_ln"),
+        ("llama", {"rope_theta": 1e-30}, "above 1"),
+        ("gemma3_text", {"rope_parameters": {"sliding_attention": {"rope_theta": float("nan")}}}, "above 1"),
         ("gpt2", {"num_attention_heads": 6}, "n_head"),
         ("gpt_neox", {"rope_theta": 1e6, "rotary_emb_base": 1e4}, "rope_theta"),
         ("gpt_neox", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
