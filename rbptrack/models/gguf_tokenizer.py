@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rbptrack.base.errors import BadInput, shortened_list
 from rbptrack.models.border_tokens import set_border_tokens
 from rbptrack.models.gguf_file import GgufHeader, Keys
-from rbptrack.models.sentence_piece import SPACE, pair_merges, set_sentencepiece_rules
+from rbptrack.models.sentence_piece import SPACE, has_equal_scores, pair_merges, set_sentencepiece_rules
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -20,6 +20,7 @@ _REMEDY = "give the original tokenizer, model.tokenizer=ORG/NAME"
 _TOKEN_TYPES = range(1, 7)
 _ORDINARY = 1  # the type of a token that is neither special nor a byte
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # types of tokens that are found in texts before anything else
+_FOUND_FIRST = (_UNKNOWN, _CONTROL, _USER_DEFINED)
 _MAX_RENAMED_SHARE = 0.01  # share of ordinary tokens that a converter may spell differently
 _MAX_NAMES = 4  # the largest number of keys that an error names
 _ROLES = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
@@ -115,13 +116,19 @@ def load_gguf_tokenizer(header: GgufHeader) -> PreTrainedTokenizerBase:
         backend, begins = _sentencepiece(keys, tokens, types), True
     else:
         raise keys.refuse(f"rbptrack does not read tokenizers of the kind {kind!r} (tokenizer.ggml.model)")
-    roles = {role: _named_token(keys, f"{name}_token_id", tokens) for role, name in _ROLES.items()}
+    role_ids = {role: _token_id(keys, f"{name}_token_id", len(tokens)) for role, name in _ROLES.items()}
+    # transformers finds tokens with a role before anything else, also ordinary ones, such as "!" as a padding token
+    roles = {
+        role: tokens[number]
+        for role, number in role_ids.items()
+        if number is not None and types[number] in _FOUND_FIRST
+    }
     _add_tokens(backend, tokens, types)
     borders = []  # the tokens with which texts begin and end; None for no token
     for role, default in (("bos_token", begins), ("eos_token", False)):
         is_added = keys.flag(f"add_{role}", default=default)
-        if is_added and roles[role] is None:
-            raise keys.refuse(f"it begins or ends texts with a token that it does not name ({_PREFIX}{role}_id)")
+        if is_added and role not in roles:
+            raise keys.wrong(f"{role}_id", "the id of a control token, with which texts begin or end")
         borders.append(roles[role] if is_added else None)
     set_border_tokens(backend, *borders)
     keys.check_all_used(_ALLOWED_VALUES, _NO_EFFECT)
@@ -169,14 +176,12 @@ def _typed_list(keys: Keys, name: str, kind: type, length: int) -> list[Any]:
     return values
 
 
-def _named_token(keys: Keys, name: str, tokens: Sequence[str]) -> str | None:
-    """Return the token whose id a key holds. Return None if the file does not have the key."""
-    token_id = keys.value(name)
-    if token_id is None:
-        return None
-    if type(token_id) is not int or not 0 <= token_id < len(tokens):
-        raise keys.wrong(name, f"an id below {len(tokens):,}")
-    return tokens[token_id]
+def _token_id(keys: Keys, name: str, num_tokens: int) -> int | None:
+    """Return the id of a token that a key holds. Return None if the file does not have the key."""
+    token_id: int | None = keys.value(name)
+    if token_id is not None and (type(token_id) is not int or not 0 <= token_id < num_tokens):
+        raise keys.wrong(name, f"an id below {num_tokens:,}")
+    return token_id
 
 
 def _byte_level(keys: Keys, tokens: Sequence[str]) -> tuple[Tokenizer, bool]:
@@ -213,10 +218,13 @@ def _sentencepiece(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> T
     from tokenizers import Tokenizer, models
 
     scores = _typed_list(keys, "scores", float, len(tokens))
-    joined = [number for number, token_type in enumerate(types) if token_type not in (_UNKNOWN, _CONTROL)]
-    merges = pair_merges([tokens[number] for number in joined], [scores[number] for number in joined])
+    ordinary = (number for number, token_type in enumerate(types) if token_type == _ORDINARY)
+    if has_equal_scores({tokens[number]: scores[number] for number in ordinary}):
+        raise keys.refuse(f"several tokens have the same score ({_PREFIX}scores), which rbptrack does not support")
+    merges = pair_merges(tokens, scores)
     ids = {token: token_id for token_id, token in enumerate(tokens)}
-    unknown = _named_token(keys, "unknown_token_id", tokens)
+    unknown_id = _token_id(keys, "unknown_token_id", len(tokens))
+    unknown = None if unknown_id is None else tokens[unknown_id]
     backend = Tokenizer(models.BPE(vocab=ids, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=True))
     set_sentencepiece_rules(backend, [], prefix=keys.flag("add_space_prefix", default=True))
     return backend

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 FILES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 """Names that the file of a sentencepiece model has in the folder of a language model."""
 
+_ORDINARY = 1  # the type of a piece of text that pieces are joined to
 _USER_DEFINED = 4  # the type of a piece that is never split
 _BPE = 2  # the type of a model that joins pairs of pieces; all others that are supported are unigram models
 _UNIGRAM = 1
@@ -32,6 +33,19 @@ def pair_merges(pieces: Sequence[str], scores: Sequence[float]) -> list[tuple[st
     ids = {piece: number for number, piece in enumerate(pieces)}
     merges: list[tuple[str, str]] = generate_merges(ids, dict(zip(pieces, scores, strict=True)))
     return merges
+
+
+def has_equal_scores(scores: Mapping[str, float]) -> bool:
+    """Return whether two pieces that merges make have the same score. `scores` holds those of the ordinary pieces.
+
+    sentencepiece then joins the pair that comes first in the text. Fast tokenizers have an order of pairs instead, and
+    may split a text in another way. sentencepiece never trains such vocabularies. But pieces that were added to a
+    trained vocabulary, as to Llama's for Chinese, have the score 0.
+    """
+    if len({*scores.values()}) == len(scores):
+        return False
+    made = {"".join(pair) for pair in pair_merges([*scores], [*scores.values()])}
+    return len({scores[piece] for piece in made}) < len(made)
 
 
 def set_sentencepiece_rules(backend: Tokenizer, normalisers: Sequence[Any], *, prefix: bool) -> None:
@@ -76,6 +90,9 @@ def follow_sentencepiece(tokenizer: PreTrainedTokenizerBase, file: Path, texts: 
     except Exception as error:  # the library in C++ raises RuntimeError and others
         raise BadInput(f"{file} is damaged or not a model of sentencepiece ({first_line(error)})") from error
     defined = [piece.piece.replace(SPACE, " ") for piece in model.pieces if piece.type == _USER_DEFINED]
+    ordinary = {piece.piece: piece.score for piece in model.pieces if piece.type == _ORDINARY}
+    if model.trainer_spec.model_type == _BPE and has_equal_scores(ordinary):
+        raise BadInput(f"{file} gives several pieces the same score, which fast tokenizers cannot represent{REMEDY}")
     probes = [*texts, "  a  b ", "\ta\n b", *(f"x{piece}y {piece} z" for piece in defined[:_MAX_PROBED_PIECES])]
     if _find_differing_text(tokenizer, processor, probes) is None:
         return

@@ -273,6 +273,48 @@ def test_load_tokenizer_refuses_to_begin_texts_with_a_token_without_a_name(tmp_p
         load_tokenizer(write_tokenizer(tmp_path, pre="llama-bpe", bos_token_id=None))
 
 
+@pytest.mark.parametrize("role", ["padding", "eos", "bos", "unknown"])
+def test_load_tokenizer_does_not_find_an_ordinary_token_with_a_role_before_others(role: str, tmp_path: Path) -> None:
+    """The padding token of some files is "!". A text with "!!" must still hold the token "!!"."""
+    plain = load_tokenizer(write_tokenizer(tmp_path))
+    ids: Any = plain("return self")["input_ids"]
+    letter = plain.get_vocab()["e"]
+    (tmp_path / "m.gguf").unlink()
+    tokenizer = load_tokenizer(write_tokenizer(tmp_path, **{f"{role}_token_id": letter}))
+    assert letter not in ids
+    assert tokenizer("return self")["input_ids"] == ids
+
+
+def sentencepiece_keys(pieces: dict[str, float]) -> dict[str, Any]:
+    """Return the keys of a tokenizer of sentencepiece, with the pieces and their scores."""
+    return {
+        "model": "llama",
+        "pre": None,
+        "merges": None,
+        "tokens": ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *pieces],
+        "token_type": [2, 3, 3, *[6] * 256, *[1] * len(pieces)],
+        "scores": [*[0.0] * 259, *pieces.values()],
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "unknown_token_id": 0,
+    }
+
+
+def test_load_tokenizer_refuses_equal_scores_of_joined_pieces(tmp_path: Path) -> None:
+    """llama.cpp splits "abc" into ab and c, because ab comes first. Fast tokenizers cannot represent this rule."""
+    pieces = {"ab": 0.0, "bc": 0.0, "a": -1.0, "b": -2.0, "c": -3.0, "▁": -4.0}
+    with pytest.raises(BadInput, match="scores"):
+        load_tokenizer(write_tokenizer(tmp_path, **sentencepiece_keys(pieces)))
+
+
+def test_load_tokenizer_joins_pieces_to_a_token_of_any_type(tmp_path: Path) -> None:
+    """llama.cpp looks up the text of two pieces among all tokens."""
+    keys = sentencepiece_keys({"▁▁": -1.0, "a": -2.0, "▁": -3.0})
+    keys["token_type"][259] = 3
+    tokenizer = load_tokenizer(write_tokenizer(tmp_path, **keys, add_space_prefix=False))
+    assert tokenizer("  a")["input_ids"] == [1, 259, 260]
+
+
 @pytest.mark.parametrize(
     ("prefix", "expected"),
     [
@@ -285,20 +327,8 @@ def test_load_tokenizer_merges_by_score_and_follows_add_space_prefix(
     prefix: bool | None, expected: list[str], tmp_path: Path
 ) -> None:
     """The piece `▁a` has a better score than `ab`."""
-    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁a", "ab", "▁", "a", "b", "c"]
-    pinned = write_tokenizer(
-        tmp_path,
-        model="llama",
-        pre=None,
-        merges=None,
-        tokens=tokens,
-        token_type=[2, 3, 3, *[6] * 256, *[1] * 6],
-        scores=[*[0.0] * 259, -1.0, -2.0, -3.0, -4.0, -5.0, -6.0],
-        bos_token_id=1,
-        eos_token_id=2,
-        unknown_token_id=0,
-        add_space_prefix=prefix,
-    )
+    pieces = {"▁a": -1.0, "ab": -2.0, "▁": -3.0, "a": -4.0, "b": -5.0, "c": -6.0}
+    pinned = write_tokenizer(tmp_path, **sentencepiece_keys(pieces), add_space_prefix=prefix)
     tokenizer = load_tokenizer(pinned)
     ids: Any = tokenizer(" ab c")["input_ids"]
     assert tokenizer.convert_ids_to_tokens(ids) == expected

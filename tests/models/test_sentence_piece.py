@@ -73,6 +73,20 @@ def test_load_tokenizer_gives_the_ids_of_sentencepiece_or_refuses(options: dict[
         assert tokenizer(text)["input_ids"] == [1, *model.encode(text)], text
 
 
+def test_load_tokenizer_refuses_equal_scores_of_added_pieces(tmp_path: Path) -> None:
+    """Pieces that were added to the vocabulary of Llama, as for Chinese, have the score 0."""
+    write_model(tmp_path, model_type="bpe")
+    from sentencepiece import sentencepiece_model_pb2
+
+    parse: Any = sentencepiece_model_pb2
+    model = parse.ModelProto.FromString((tmp_path / "tokenizer.model").read_bytes())
+    for text in ("if", "fi"):
+        model.pieces.add(piece=text, score=0.0)
+    (tmp_path / "tokenizer.model").write_bytes(model.SerializeToString())
+    with pytest.raises(BadInput, match="score"):
+        load_tokenizer(pinned_tokenizer(tmp_path))
+
+
 def test_load_tokenizer_refuses_a_damaged_model(tmp_path: Path) -> None:
     write_model(tmp_path)
     content = (tmp_path / "tokenizer.model").read_bytes()
