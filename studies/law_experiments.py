@@ -514,6 +514,7 @@ EXPERIMENTS = {
     "exponents": Experiment(
         [
             *grid(m=(3, 4, 5, 7, 10), D=(20, 100), tails=TAILS, lengths=("even", "uneven"), tau=(0.0, 0.02)),
+            *grid(m=(4, 7), D=(5, 10), tails=TAILS, lengths=("even", "uneven"), tau=(0.0, 0.02)),
             *grid(m=(4, 7, 10), D=(100,), tails=TAILS, lengths=("uneven",), tau=(0.02,), ends=(3.6,)),
             *grid(m=(4, 7, 10), D=(100,), tails=TAILS, lengths=("uneven",), tau=(0.02,), grows=(4.0,)),
             *grid(m=(4, 7, 10), D=(100,), tails=TAILS, lengths=("uneven",), tau=(0.02,), ar=(0.7,)),

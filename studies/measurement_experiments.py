@@ -618,7 +618,7 @@ def training(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 EXPERIMENTS = {
-    "numbers": Experiment(grid(D=(20, 50, 200), tails=TAILS, lengths=LENGTHS), numbers, draws=400),
+    "numbers": Experiment(grid(D=(5, 10, 20, 50, 200), tails=TAILS, lengths=LENGTHS), numbers, draws=400),
     "lognormal": Experiment(grid(D=(20, 50, 200), tails=TAILS, lengths=LENGTHS), lognormal, draws=100),
     "slopes": Experiment(grid(m=(3, 5), D=(50, 200), tails=TAILS), slopes, draws=25),
     "ce_parts": Experiment(grid(m=(4, 6), D=(50, 200), tails=TAILS), ce_parts, draws=25),
