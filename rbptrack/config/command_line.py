@@ -28,6 +28,7 @@ from rbptrack.config.patterns import (
     split_list,
 )
 from rbptrack.config.registration import add_config, register
+from rbptrack.config.yaml_texts import refuse_altered_texts
 
 _HYDRA_KEYS = ("hydra/", "hydra.")
 _SEARCH_PATH = "hydra.searchpath="
@@ -100,6 +101,12 @@ class Choices:
                 if path.is_file():
                     names.add(path.relative_to(folder / group).with_suffix("").as_posix())
         return sorted(names, key=natural_key)
+
+    def check_texts(self, group: str, name: str) -> None:
+        """Raise BadInput if YAML alters a text in the config of this name (`refuse_altered_texts`)."""
+        for folder in self.folders:
+            if (file := folder / group / f"{name}.yaml").is_file():
+                refuse_altered_texts(file, group)
 
     def add(self, group: str, element: str, *, based_on: str, **values: object) -> str:
         """Add a config for a folder, file or repository without a config. Returns the name of the new config.
@@ -288,6 +295,8 @@ def _expand_names(word: str, key: str, value: str, choices: Choices) -> str:
     elements = [path for element in elements for path in _expand_folders(group, element)]
     elements = [_find_or_add_config(group, element, names, choices) for element in _add_families(elements, names)]
     chosen = select_names(key, elements, [*names, *(element for element in elements if element in choices.added)])
+    for name in chosen:
+        choices.check_texts(group, name)
     return ",".join(map(_quote, chosen))
 
 
