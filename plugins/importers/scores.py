@@ -288,10 +288,10 @@ class Scores(Importer):
 
 
 def _list_files(path: Path) -> list[Path]:
-    """Return the file, or all files in the folder that are not hidden."""
+    """Return the file, or everything in the folder that is neither hidden nor a folder, also links to missing files."""
     if not path.is_dir():
         return [path]
-    return sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+    return sorted(file for file in path.rglob("*") if not file.is_dir() and not file.name.startswith("."))
 
 
 def _recognise(file: Path) -> tuple[str, Any]:

@@ -439,12 +439,16 @@ def _describe_faults(error: ValidationError, item: ImportedMeasurement | Importe
     faults = []
     for broken in broken_rules(error):
         column = broken.name[:40]
+        if column == "rbp_curve":  # without ranks, it repeats rbp
+            continue
         if column in ("rbp", "rbp_se") and len(broken.place) > 1:
             column = rbp_name(int(broken.place[1])) + column.removeprefix("rbp")
         place = places.get(column) or ", ".join(filter(None, [item.place, column]))
         fault = f"{_place_prefix(place)}{broken.rule}"
         if not isinstance(broken.value, dict):  # a dict is the whole row
             fault += f"; got {_shorten_value(broken.value)}"
+        if column in ("ce_rank", "ce_rest") and column not in item.columns:
+            fault += ", computed from the other parts of ce"
         faults.append(fault)
     return faults
 

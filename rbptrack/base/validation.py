@@ -55,6 +55,8 @@ def broken_rules(error: ValidationError) -> Iterator[BrokenRule]:
             rule = str(detail["ctx"]["error"])
         elif detail["type"] == "missing":
             rule = "is missing"
+        elif detail["type"] == "string_unicode":
+            rule = "must be a text that UTF-8 can write"
         elif detail["type"] == "extra_forbidden":
             rule = "is not known here"
         elif " should " in rule:  # such as "Input should be a valid integer, unable to parse string as an integer"

@@ -13,15 +13,23 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import index
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
 from rbptrack.analysis.rank_store import SCORES
 from rbptrack.analysis.runs import NO_FILTERS, Filters, Runs
-from rbptrack.base.errors import BadInput, RbptrackError, unknown_name
+from rbptrack.base.errors import (
+    BadInput,
+    MissingArtifact,
+    RbptrackError,
+    first_line,
+    unknown_name,
+)
 from rbptrack.base.validation import broken_rules
 from rbptrack.config.check import check_store
 from rbptrack.config.patterns import matches_patterns
@@ -407,13 +415,14 @@ class Store(Artifacts):
         for run in self.finished_runs(run_ids):
             try:
                 measurement = Measurement.from_run(run.data.tags, run.data.params, run.data.metrics)
-            except ValidationError as error:
-                print_problem(f"run {run.info.run_id} is left out: {next(broken_rules(error)).sentence}")
+                started = pd.Timestamp(index(run.info.start_time), unit="ms", tz="UTC")
+            except (ValueError, TypeError, OverflowError) as error:
+                rule = "its start time is not a time"
+                if isinstance(error, ValidationError):
+                    rule = next(broken_rules(error)).sentence
+                print_problem(f"run {run.info.run_id} is left out: {rule}")
                 continue
-            rows.append(
-                measurement.columns()
-                | {"run_id": run.info.run_id, "started": pd.Timestamp(run.info.start_time, unit="ms", tz="UTC")}
-            )
+            rows.append(measurement.columns() | {"run_id": run.info.run_id, "started": started})
         return pd.DataFrame(rows).reindex(columns=[*DTYPE_BY_COLUMN, *_rbp_columns(rows)])
 
     def finished_runs(self, run_ids: Sequence[str] | None = None) -> Iterator[Any]:
@@ -438,7 +447,10 @@ class Store(Artifacts):
                 yield run
 
     def scores(self) -> pd.DataFrame:
-        """Return the imported scores of tasks. Only the newest score of each model, revision and task is used."""
+        """Return the imported scores of tasks. Only the newest score of each model, revision and task is used.
+
+        Raises MissingArtifact if a file of scores is damaged. If it were left out, older scores would count.
+        """
         condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SCORES}'"
         tables = []
         for run in self.reports.search(condition):
@@ -534,4 +546,14 @@ def _rbp_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _read_scores(file: Path | io.StringIO) -> pd.DataFrame:
-    return pd.read_csv(file, dtype={"model": str, "revision": str, "task": str}, keep_default_na=False)
+    """Read a table of scores. Raises MissingArtifact if a column is missing, or holds something else than numbers."""
+    texts = dict.fromkeys(("model", "revision", "task"), str)
+    try:
+        table = pd.read_csv(file, dtype=texts, keep_default_na=False)[list(SCORES)]
+        numbers = pd.to_numeric(table["score"])
+        pd.to_numeric(table["n"].replace("", 0))
+    except (KeyError, ValueError) as error:
+        raise MissingArtifact(f"{SCORES_FILE} is damaged ({first_line(error)})") from error
+    if not np.isfinite(numbers.astype(float)).all():
+        raise MissingArtifact(f"{SCORES_FILE} is damaged: a score is not a finite number")
+    return table

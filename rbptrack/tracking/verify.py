@@ -88,7 +88,8 @@ def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment,
                 continue  # an earlier `verify --repair` reported its faults, and nothing reads the run
             if run.data.tags.get(Tag.KIND) == Kind.SWEEP and run.info.status == "FINISHED":
                 name_of_sweep[run_id] = run.info.run_name or ""
-            if run.info.start_time < since * 1000:
+            start_time = run.info.start_time
+            if isinstance(start_time, int) and start_time < since * 1000:
                 continue
             yield from _faults_of_run(store, run, experiment, measurements)
             fingerprint = run.data.tags.get(FINGERPRINT_TAG, "") if run.info.status == "FINISHED" else ""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +144,18 @@ def test_runs_of_an_unknown_sweep_are_refused_with_the_ten_newest_sweeps(store: 
     assert re.findall(r"sweep\d\d", str(error.value)) == newest_first[:10]
 
 
+def test_a_run_with_a_wrong_time_is_left_out_and_reported(
+    store: Store, write_cell: WriteCell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = Outbox(store).deliver(write_cell(1000))
+    wrong = Outbox(store).deliver(write_cell(2000))
+    with closing(sqlite3.connect(store.connection.database)) as database, database:  # SQLite checks no types
+        database.execute("update runs set start_time = 'yesterday' where run_uuid = ?", [wrong])
+    assert store.runs()["run_id"].tolist() == [kept]
+    assert wrong in capsys.readouterr().err
+    assert {fault.run_id for fault in store.verify()} == {wrong}
+
+
 def test_runs_leaves_out_runs_that_other_programs_logged(store: Store, write_cell: WriteCell) -> None:
     run_id = Outbox(store).deliver(write_cell())
     mlflow.set_tracking_uri(store.uri)
@@ -254,6 +268,14 @@ def test_damaged_scores_are_refused_and_kept(damage: str, store: Store) -> None:
         store.save_scores(score_table([0.25, 0.75]), "second.json")
     assert len(list(store.reports.search(""))) == 1
     assert damage == "missing" or os.path.lexists(path)
+
+
+@pytest.mark.parametrize("score", ["text", "", "nan", "1e400"])
+def test_scores_that_are_not_finite_numbers_are_refused(score: str, store: Store) -> None:
+    content = f"model,revision,task,score,n\na,,arc,{score},1\n"
+    store.save("scores", "scores", files={"scores.csv": content})
+    with pytest.raises(MissingArtifact):
+        store.scores()
 
 
 def test_scores_can_be_imported_again_after_verify_marked_the_damaged_ones(store: Store, write_cell: WriteCell) -> None:

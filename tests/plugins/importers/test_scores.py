@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,12 @@ def test_scores_reads_all_formats_of_a_folder_and_notes_other_files(tmp_path: Pa
     write_file(tmp_path / "config.json", "{}")
     write_file(tmp_path / "notes.csv", "a,b\n1,2\n")
     write_file(tmp_path / "other.yaml", "a: 1\n")
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "absent.json").symlink_to(tmp_path / "nowhere")
     names = write_file(tmp_path.parent / "names.csv", "name,model\nnano-6k,nano/6k\n")
     source = read_checked(Scores(names=str(names)), tmp_path)
     assert any("config.json" in note and "notes.csv" in note and "other.yaml" in note for note in source.notes)
+    assert any("pipe.json" in note and "absent.json" in note for note in source.notes)
     table = source.scores.set_index("task")
     assert {(model, task): score for task, model, score in table[["model", "score"]].itertuples()} == {
         ("nano/6k", "boolq"): 0.25,
