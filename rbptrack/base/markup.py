@@ -16,7 +16,8 @@ _LATEX = str.maketrans(
     | {"\N{NO-BREAK SPACE}": "~", "≥": r"$\geq$", "≤": r"$\leq$", "·": r"$\cdot$"}
 )
 _NEGATIVE = re.compile(r"(?<![\w.)])-(?=\d)")
-_MARKDOWN = re.compile(r"[\\`*\[\]<>|$&~]|(?<![^\W_])_|_(?![^\W_])")  # an underscore within a word is plain text
+_MARKDOWN = re.compile(r"[\\`*\[\]>|~]|(?<![^\W_])_|_(?![^\W_])")  # an underscore within a word is plain text
+_MARKDOWN_ENTITIES = str.maketrans({"<": "&lt;", "&": "&amp;", "$": "&#36;"})  # MLflow prints a backslash before these
 _FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n")  # a spreadsheet computes a cell that begins with these
 
 
@@ -41,7 +42,7 @@ def markdown_text(text: str) -> str:
         'nano_6k\\|\\[x\\](http://y)'
 
     """
-    return _MARKDOWN.sub(r"\\\g<0>", " ".join(text.splitlines()))
+    return _MARKDOWN.sub(r"\\\g<0>", " ".join(text.splitlines())).translate(_MARKDOWN_ENTITIES)
 
 
 def code_block(text: str) -> str:

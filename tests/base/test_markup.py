@@ -31,9 +31,9 @@ def test_latex_text_escapes_commands(text: str, latex: str) -> None:
     [
         ("nano-6k/stdlib rbp_10 (v2)", "nano-6k/stdlib rbp_10 (v2)"),
         ("a|b\nc", r"a\|b c"),
-        ("<script>x</script>", r"\<script\>x\</script\>"),
+        ("<script>x</script>", r"&lt;script\>x&lt;/script\>"),
         ("[x](javascript:alert(1))", r"\[x\](javascript:alert(1))"),
-        ("_a_ *b* `c` $d$ &amp;", r"\_a\_ \*b\* \`c\` \$d\$ \&amp;"),
+        ("_a_ *b* `c` $d$ &amp;", r"\_a\_ \*b\* \`c\` &#36;d&#36; &amp;amp;"),
     ],
 )
 def test_markdown_text_escapes_html_links_and_ends_of_cells(text: str, markdown: str) -> None:
