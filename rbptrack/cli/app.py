@@ -42,7 +42,25 @@ from rbptrack.console.output import print_problem, program_name
 
 TRACEBACK = "--traceback"  # accepted at any place on the command line
 
-_OTHER_NAMES = {"eval": "measure", "evaluate": "measure", "run": "measure", "compute": "measure"}
+_OTHER_NAMES = {
+    **dict.fromkeys(("eval", "evaluate", "run", "compute"), "measure model=MODEL dataset=DATASET"),
+    **dict.fromkeys(("runs", "results", "ls"), "list"),
+    **dict.fromkeys(("fit", "law", "plot"), "analyze power_law"),
+    "config": "--cfg job",
+    "model": "model=MODEL dataset=DATASET",
+    "dataset": "model=MODEL dataset=DATASET",
+}
+"""What to write for a word that is not a command."""
+
+_OTHER_WORDS = {
+    ("list", "models"): "models",
+    ("plugins", "list"): "plugins",
+    ("models", "family"): "models 'FAMILY/*'",
+    ("export", "format"): "list --format csv",
+    ("report", "html"): "report --out FILE.html",
+}
+"""What to write for a word or option that a command does not have, by the command and the word."""
+
 _MAX_QUOTED = 300  # largest number of characters of an unexpected error that are printed
 _DELETING = ("delete", "remove", "rm")
 _NEED_NO_STORE = ("--help", "-h", "--version", "plugins", "models", "datasets", "job")
@@ -161,9 +179,7 @@ def _check_command(word: str) -> None:
     if word in names:
         return
     if word in _OTHER_NAMES:
-        raise BadInput(
-            f"no command {word}.{suggestion([_OTHER_NAMES[word]])} {program_name()} model=MODEL dataset=DATASET"
-        )
+        raise BadInput(f"no command {word}.{suggestion([f'{program_name()} {_OTHER_NAMES[word]}'])}")
     if word in _DELETING:
         raise BadInput(f"no command {word}: delete runs in MLflow, on its page or with mlflow runs delete --run-id ID")
     if near := nearest(word, names):
@@ -188,9 +204,12 @@ def _error_text(error: TyperException) -> str:
         flags = [flag for parameter in context.command.params for flag in parameter.opts]
         if near := [flag for flag in flags if flag.startswith(f"--{option[1]}")]:
             return f"{error.message}.{suggestion(near)}"
-    if context is not None and context.command.name == "list" and "models" in error.message:
-        return f"list shows measurements.{suggestion([f'{program_name()} models'])}"
+    for (command, word), instead in _OTHER_WORDS.items():
+        if context is not None and context.command.name == command and word in error.message:
+            return f"{error.message}.{suggestion([f'{program_name()} {instead}'])}"
     accepts_where = context is not None and any(option.name == "where" for option in context.command.params)
+    if accepts_where and "extra argument" in error.message:
+        return f"{error.message}. Options select measurements: --family, --size, --model or --dataset."
     if column not in DTYPE_BY_COLUMN or not accepts_where:
         return f"{error.format_message().rstrip('.')}."
     value = "'VALUE'" if DTYPE_BY_COLUMN[column] == "string" else "VALUE"

@@ -49,6 +49,13 @@ _NAMES_ELSEWHERE = {
 }
 """The option for a word that other programs use, such as lm-evaluation-harness."""
 
+_COMMANDS_ELSEWHERE = {
+    "dry_run": "The command plan estimates what a sweep costs, and measures nothing",
+    "plot": "A sweep ends with a page of charts. The command report writes one about all measurements",
+    "output": "Measurements are kept in MLflow. The commands list --format csv, report --out and export write files",
+}
+"""The commands for a word that other programs use for an option."""
+
 _INFO_VALUES = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 _FLAGS = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
 _FLAGS.add_argument("-m", "--multirun", action="store_true")
@@ -241,6 +248,8 @@ def _check_key(word: str, key: str, choices: Choices) -> None:
         raise BadInput(f"{word}: cells cannot change the folder, because all of them use the same store and paths")
     if key in GROUP_BY_KEY or is_key(key) or key.startswith(_HYDRA_KEYS) or "@" in key:
         return
+    if hint := _COMMANDS_ELSEWHERE.get(key):
+        raise BadInput(f"there is no option {key}. {hint}")
     suggested = suggestion([f"{name}=" for name in _similar_options(key)])
     raise BadInput(f"there is no option {key}.{suggested} --cfg job shows all options and their values")
 
@@ -259,8 +268,8 @@ def _similar_options(key: str) -> list[str]:
 
 def _unknown_flag_error(word: str) -> BadInput:
     name, equals, value = word.lstrip("-").partition("=")
-    if name in ("dry-run", "dry_run"):
-        return BadInput(f"unknown option {word}. The command plan estimates what a sweep costs, and measures nothing")
+    if hint := _COMMANDS_ELSEWHERE.get(name.replace("-", "_")):
+        return BadInput(f"unknown option {word}. {hint}")
     if name in GROUP_BY_KEY or is_key(name):
         return BadInput(f"unknown option {word}. Write {name}={value if equals else '...'}")
     flags = ["--multirun", "--config-dir", "--cfg", "--info", "--hydra-help", "--help"]
