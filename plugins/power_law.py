@@ -408,7 +408,10 @@ class PowerLaw(Analyzer):
         models = (
             f"is {range_text(values, '.3f')} over {len(values)} measurements" if len(values) > 1 else "was measured"
         )
-        return f"{metric_label(metric)} {models}. A law in size needs at least {MIN_SIZES} sizes of one family."
+        text = f"{metric_label(metric)} {models}. A law in size needs at least {MIN_SIZES} sizes of one family."
+        if report.frame(metric)["family"].nunique() >= MIN_SIZES:
+            text += " To give models one family, measure with model.family=NAME again, or use rbptrack label."
+        return text
 
     def _headline(self, report: Report, families: Sequence[_Fitted], metric: str) -> str:
         """Say whether RBP_k improves with size, and whether faster than CE.

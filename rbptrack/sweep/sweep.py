@@ -18,7 +18,7 @@ from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import print_problem, print_text, program_name
 from rbptrack.console.progress import spinner
 from rbptrack.discovery import ANALYZERS, find_plugins
-from rbptrack.measurement.document import measurement_title
+from rbptrack.measurement.document import Label, measurement_title, names_of
 from rbptrack.sweep.backends import make_backend
 from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.measuring import TITLE_WIDTH, Failed, Found, Measured, Outcome
@@ -67,6 +67,7 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
     if len(failures) == len(progress.outcomes):  # nothing to deliver or analyse
         return 2 if all(failure.bad_input for failure in failures) else 1
     num_waiting = _retry_deliveries(cells, store, progress) if settings.deliver else 0
+    _relabel_found(cells, store, progress, words)
     for note in progress.notes():
         print_text(note)
     num_problems = num_waiting + len(failures)
@@ -190,6 +191,30 @@ def _skip_measured(cells: Mapping[int, Cell], store: Store, progress: _SweepProg
     for number, cell in cells.items():
         if cell.fingerprint in run_ids:
             progress.add(number, Found(cell.title, run_ids[cell.fingerprint]))
+
+
+def _relabel_found(cells: Mapping[int, Cell], store: Store, progress: _SweepProgress, words: Sequence[str]) -> None:
+    """Give the measurements that were made before the labels that the command line sets, such as `model.family=mine`.
+
+    Prints the old and the new name of each measurement whose labels change.
+    """
+    keys_set = {word.lstrip("+").partition("=")[0] for word in words}
+    if "model.family" in keys_set:
+        keys_set.add("model.size")  # its default depends on the family
+    labels = [
+        name for name in names_of(Label) if ("dataset.name" if name == "dataset" else f"model.{name}") in keys_set
+    ]
+    run_ids_by_values: dict[tuple[object, ...], list[str]] = {}
+    for number, outcome in progress.outcomes.items():
+        if labels and isinstance(outcome, Found):
+            values = tuple(cells[number].description[name] for name in labels)
+            run_ids_by_values.setdefault(values, []).append(outcome.run_id)
+    try:
+        for values, run_ids in run_ids_by_values.items():
+            for line in store.relabel(store.runs(run_ids=run_ids), dict(zip(labels, values, strict=True))):
+                print_text(f"labels changed: {line}")
+    except RbptrackError as error:
+        print_problem(f"the labels of the measurements that exist are not changed: {error}")
 
 
 def _retry_deliveries(cells: Mapping[int, Cell], store: Store, progress: _SweepProgress) -> int:

@@ -239,7 +239,7 @@ class Store(Artifacts):
             labels: the new values by label: family, size, seed, checkpoint, training_tokens or dataset.
 
         Returns:
-            A line for each measurement: its old and its new name.
+            A line for each measurement that changes: its old and its new name.
 
         Raises:
             BadInput: a name is not a label, or a value breaks its rule. Nothing is changed.
@@ -255,9 +255,11 @@ class Store(Artifacts):
             if run.info.run_id in run_ids:
                 old = Measurement.from_run(run.data.tags, run.data.params, run.data.metrics)
                 try:
-                    changes.append((run, old, old.updated(labels)))
+                    new = old.updated(labels)
                 except ValidationError as error:
                     raise BadInput(next(broken_rules(error)).sentence) from error
+                if new != old:
+                    changes.append((run, old, new))
         lines = []
         with self.connection.write_lock(), self.connection.translated_errors():
             for run, old, new in changes:

@@ -52,6 +52,25 @@ def test_run_skips_a_cell_that_is_measured(store: Store, configs: Configs) -> No
     assert len(list(store.measurements.search(""))) == 1
 
 
+def test_run_gives_an_existing_measurement_the_labels_of_the_command_line(store: Store, configs: Configs) -> None:
+    words = ["model.family=mine", "model.seed=3", "dataset.name=manual"]
+    assert sweep.run(configs(), []) == 0
+    before = store.runs().frame.iloc[0]
+    assert sweep.run(configs(*words), words) == 0
+    after = store.runs().frame.iloc[0]
+    assert (after["family"], after["seed"], after["dataset"], after["size"]) == ("mine", 3, "manual", "6k")
+    assert all(after[name] == before[name] for name in ("run_id", "fingerprint", "ce"))
+    assert not list(store.verify())
+
+
+def test_run_keeps_labels_that_the_command_line_does_not_set(store: Store, configs: Configs) -> None:
+    assert sweep.run(configs(), []) == 0
+    store.relabel(store.runs(), {"family": "mine", "size": "7k"})
+    assert sweep.run(configs("model.size=8k"), ["model=nano/6k", "model.size=8k"]) == 0
+    row = store.runs().frame.iloc[0]
+    assert (row["family"], row["size"]) == ("mine", "8k")
+
+
 def test_run_with_force_measures_again_and_gives_the_same_ce(store: Store, configs: Configs) -> None:
     assert sweep.run(configs(), []) == 0
     first_ce = store.runs().frame.iloc[0]["ce"]
