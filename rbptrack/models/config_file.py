@@ -109,22 +109,26 @@ def _unused_setting(settings: dict[str, Any], text: Any, classes: Iterable[type]
     names = [*_EFFECTS, *([] if hasattr(text, "rope_parameters") else _ROPE)]
     for name in names:
         value = settings.get(name)
+        if not value or (name in _FACTORS and value == 1):
+            continue
+        if name == "sliding_window" and not _asks_for_window(settings):
+            continue
         in_config = rf"(self\.|['\"]){name}\b"  # a docstring alone does not use it
-        if (
-            not value
-            or (name in _FACTORS and value == 1)
-            or re.search(rf"\b{name}\b", code)
-            or re.search(in_config, config_code)
-        ):
-            continue
-        if name == "sliding_window" and not _is_window(settings):
-            continue
-        return f"config.json sets {name} = {str(value)[:60]}, but transformers' {text.model_type} does not use it"
+        is_used = re.search(rf"\b{name}\b", code) or re.search(in_config, config_code)
+        if not is_used or (name == "sliding_window" and not _has_window(text)):
+            return f"config.json sets {name} = {str(value)[:60]}, but transformers' {text.model_type} does not use it"
     return ""
 
 
-def _is_window(settings: dict[str, Any]) -> bool:
-    """Return whether the sliding window of a config changes the numbers."""
+def _asks_for_window(settings: dict[str, Any]) -> bool:
+    """Return whether a config has a sliding window, and no other setting that says which layers have it, or none."""
     window, length = settings["sliding_window"], settings.get("max_position_embeddings")
     is_long = isinstance(window, int) and isinstance(length, int) and window >= length
-    return settings.get("use_sliding_window") is not False and not is_long
+    has_rule = settings.get("use_sliding_window") is False or settings.keys() & {"max_window_layers", "layer_types"}
+    return not is_long and not has_rule
+
+
+def _has_window(text: Any) -> bool:
+    """Return whether a layer has a sliding window. Qwen's has none unless the config says which layers have it."""
+    types = getattr(text, "layer_types", None) or ["sliding_attention"]
+    return text.sliding_window is not None and any(kind != "full_attention" for kind in types)

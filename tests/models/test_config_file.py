@@ -16,6 +16,9 @@ from rbptrack.sources.pin import Pinned
 
 YARN = {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096, "beta_fast": 32, "mscale": 1.0}
 LLAMA3 = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+WITHOUT_LAYERS = dict.fromkeys(
+    ("use_sliding_window", "max_window_layers", "layer_types"), None
+)  # the settings are left out
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}
 
 
@@ -26,7 +29,10 @@ def load(folder: Path, model_type: str, settings: dict[str, Any]) -> Any:
     written = json.loads(path.read_text())
     if "rope_theta" in settings or "rope_scaling" in settings:
         written.pop("rope_parameters", None)  # versions before 5 wrote the other names
-    path.write_text(json.dumps(written | settings))
+    written |= settings
+    for name in [name for name in WITHOUT_LAYERS if written.get(name, "") is None]:
+        del written[name]
+    path.write_text(json.dumps(written))
     return load_config(Pinned(str(folder), None, "x", (pin_file(path, "model.path"),)))
 
 
@@ -40,6 +46,7 @@ def load(folder: Path, model_type: str, settings: dict[str, Any]) -> Any:
         ("llama", {"pretraining_tp": 1, "sliding_window": 4096, "use_sliding_window": False}),
         ("qwen2", {"use_mrope": False, "use_sliding_window": False, "sliding_window": 131072, "rope_theta": 1e6}),
         ("mistral", {"sliding_window": 4096, "rope_theta": 1e4}),
+        ("qwen2", {"sliding_window": 64, "use_sliding_window": True, "max_window_layers": 2, "layer_types": None}),
         ("gemma2", {"sliding_window": 4096, "sliding_window_size": 4096, "cache_implementation": "hybrid"}),
         ("gemma3_text", {"rope_theta": 1e6, "rope_local_base_freq": 1e4, "sliding_window_pattern": 6}),
         ("mamba", {"d_model": 768, "n_layer": 24, "rms_norm": True, "fused_add_norm": True, "ssm_cfg": {}}),
@@ -69,6 +76,12 @@ def test_load_config_accepts_the_settings_of_published_models(
         ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
         ("llama", {"rope_interleaved": True}, "rope_interleaved"),
         ("llama", {"sliding_window": 1}, "sliding_window"),
+        ("qwen3", WITHOUT_LAYERS | {"sliding_window": 64}, "sliding_window"),
+        (
+            "qwen3",
+            WITHOUT_LAYERS | {"sliding_window": 64, "use_sliding_window": True, "num_hidden_layers": 4},
+            "sliding_window",
+        ),
         ("llama", {"final_logit_softcapping": 1.0}, "final_logit_softcapping"),
         ("llama", {"attention_multiplier": 0.1}, "attention_multiplier"),
         ("llama", {"alibi": True}, "alibi"),
