@@ -21,7 +21,7 @@ from functools import wraps
 from html import escape
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -44,7 +44,7 @@ from rbptrack.measurement.describe import describe
 from rbptrack.measurement.document import Measurement
 from rbptrack.measurement.files import DOCUMENTS_FILE, RANKS_FILE, TOKENS_FILE, UNSCORED_FILE
 from rbptrack.measurement.record import MeasurementRecord, read_measurement
-from rbptrack.ranks import DocumentCounts, FloatArray, RankHistogram, RankTable
+from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable
 from rbptrack.ranks.names import HEADLINE_KS, metric_label, rbp_name, se_name
 from rbptrack.ranks.words import word_surprisal
 from rbptrack.reporting import comparison_report, render, run_analyzers
@@ -146,14 +146,10 @@ class LoggableMeasurement:
         """exp(ce)."""
         return math.exp(self.ce)
 
-    @overload
-    def rbp(self, k: int) -> float: ...
-    @overload
-    def rbp(self, k: Iterable[int]) -> FloatArray: ...
-    def rbp(self, k: Any) -> Any:
-        """Return RBP_k, the share of tokens with rank at most k. For several k, return an array.
+    def rbp(self, k: int) -> float:
+        """Return RBP_k, the share of tokens with rank at most k.
 
-        Raises BadInput if a k is not a whole number from 1 to |V|.
+        Raises BadInput if k is not a whole number from 1 to |V|.
         """
         return self.histogram.rbp(k)
 

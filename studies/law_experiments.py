@@ -35,8 +35,8 @@ from rbptrack.stats import (
     Law,
     Row,
     adjust,
-    average,
     ce_and_neg_log_rbp,
+    combination,
     correlations,
     cross_entropy,
     crossing,
@@ -360,10 +360,11 @@ def means(rng: np.random.Generator, cell: Settings) -> Outcomes:
         counts = family.measure(rng, documents, alpha_ce=float(alpha))
         laws += fit_laws(family.s, counts, cross_entropy)
     outcomes = _mean_outcomes(mean_over_families(laws), "families", float(exponents[-1]))
-    measured = average([Row(law.alpha, "texts", f"family {i}") for i, law in enumerate(laws)])
-    outcomes |= coverage("covers: mean α of the measured families", measured.mean, float(exponents[:-1].mean()))
+    rows = [Row(law.alpha, "texts", f"family {i}") for i, law in enumerate(laws)]
+    measured = combination(rows, np.full(len(rows), 1 / len(rows)))
+    outcomes |= coverage("covers: mean α of the measured families", measured, float(exponents[:-1].mean()))
     claim = "found: the measured α differ, sd 0.02" if cell["sd"] else "false: the measured α differ"
-    return outcomes | {claim: measured.homogeneity < 0.05}
+    return outcomes | {claim: homogeneity(rows) < 0.05}
 
 
 def hard(rng: np.random.Generator, cell: Settings) -> Outcomes:

@@ -12,9 +12,8 @@ import pandas as pd
 from rbptrack.analysis.report import MEAN, Report
 from rbptrack.base.formatting import counted, estimate_text, format_number, p_text
 from rbptrack.ranks.names import parse_rbp_name
+from rbptrack.stats.estimate import LEVEL
 from rbptrack.stats.rounding import first_smallest
-
-ALPHA = 0.05  # the level of tests
 
 HEADLINE_K = 10
 """The k of the metric that headlines name. If it was not measured, the nearest k takes its place."""
@@ -78,7 +77,7 @@ def decision_clause(report: Report, question: str, metric: str, texts: Mapping[s
     if row["question"] == question:
         return clause
     p = row["homogeneity"]
-    differ = "they differ" if p < ALPHA else "no difference between them was found"
+    differ = "they differ" if p < 1 - LEVEL else "no difference between them was found"
     counts = ""
     if set(verdicts) != {verdict}:
         counts = f"; alone: {', '.join(f'{count} {name}' for name, count in verdicts.most_common())}"

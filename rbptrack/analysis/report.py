@@ -26,12 +26,9 @@ import pandas as pd
 
 from rbptrack.base.formatting import compact, estimate_text, format_number, p_text
 from rbptrack.ranks.names import metric_label, parse_rbp_name
-from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.estimate import LEVEL, Estimate
 from rbptrack.stats.rounding import ROUNDING, TIED
-from rbptrack.stats.together import Row, adjust, average, correlations
-
-LEVEL = 0.95
-"""The level of all intervals. The level of tests is 1 - LEVEL."""
+from rbptrack.stats.together import Row, adjust, combination, correlations, homogeneity
 
 COLUMNS = ["question", "family", "dataset", "metric", "estimate", "low", "high"]
 COLUMNS += ["p", "p_adjusted", "tests", "margin", "verdict"]
@@ -216,7 +213,7 @@ class Report:
             _check_cell(name, value)
         if not isinstance(estimate, Estimate):
             estimate = Estimate(float(estimate), df=nan)
-        low, high = estimate.interval(LEVEL)
+        low, high = estimate.interval()
         if ends is None:
             ends = float(show(low)), float(show(high))
         if ends[0] > ends[1]:  # `show` is a decreasing function
@@ -321,25 +318,18 @@ class Report:
         for metric, answers in by_metric.items():
             if len(answers) < 2:
                 continue
-            found = average([answer.joint for answer in answers])
+            rows = [answer.joint for answer in answers]
             self.add(
                 f"{MEAN}{question}",
-                found.mean,
+                combination(rows, np.full(len(rows), 1 / len(rows))),
                 family="all",
                 dataset="all",
                 metric=metric,
                 null=0.0,
                 margin=float(np.mean([answer.row["margin"] for answer in answers])),
-                beside={"homogeneity": found.homogeneity, "number": found.number},
+                beside={"homogeneity": homogeneity(rows), "number": len(rows)},
                 primary=answers[0].primary,
             )
-
-    def rows(self, question: str, metric: str) -> list[Row]:
-        """Return the estimates of a question about one metric, with the names of their documents and models.
-
-        `rbptrack.stats.average` and `rbptrack.stats.combination` take such rows.
-        """
-        return [answer.joint for answer in self._answers_to(question) if answer.row["metric"] == metric]
 
     def verdict_texts(self, question: str) -> list[str]:
         """Return what was decided in each row of a question, such as `above, p = 0.009` or `same within 0.01, p = 0.3`.

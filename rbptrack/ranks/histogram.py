@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -45,17 +43,11 @@ class RankHistogram:
         """Mean of -ln p(target), nats."""
         return float(-self.logprob.sum() / self.num_tokens)
 
-    @overload
-    def rbp(self, k: int) -> float: ...
-    @overload
-    def rbp(self, k: Iterable[int]) -> FloatArray: ...
-    def rbp(self, k: Any) -> Any:
-        """Return RBP_k, the share of tokens with rank at most k. For several k, return an array.
+    def rbp(self, k: int) -> float:
+        """Return RBP_k, the share of tokens with rank at most k.
 
-        Raises BadInput if a k is not a whole number from 1 to |V|.
+        Raises BadInput if k is not a whole number from 1 to |V|.
         """
-        if isinstance(k, Iterable) and not isinstance(k, str):
-            return self.rbp_curve([check_k(element, self.vocab_size) for element in k])
         return float(self.rbp_curve([check_k(k, self.vocab_size)])[0])
 
     def rbp_curve(self, ks: npt.ArrayLike) -> FloatArray:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -153,17 +153,11 @@ class RankTable:
         """The mean of -ln p(target), nats."""
         return float(-self.column("logprob").astype(np.float64).sum() / len(self))
 
-    @overload
-    def rbp(self, k: int) -> float: ...
-    @overload
-    def rbp(self, k: Iterable[int]) -> FloatArray: ...
-    def rbp(self, k: Any) -> Any:
-        """Return RBP_k, the share of scored tokens with rank at most k. For several k, return an array.
+    def rbp(self, k: int) -> float:
+        """Return RBP_k, the share of scored tokens with rank at most k.
 
-        Raises BadInput if a k is not a whole number from 1 to |V|.
+        Raises BadInput if k is not a whole number from 1 to |V|.
         """
-        if isinstance(k, Iterable) and not isinstance(k, str):
-            return np.array([self.rbp(element) for element in k])
         return float(np.count_nonzero(self.rank <= check_k(k, self.vocab_size)) / len(self))
 
     def histogram(self) -> RankHistogram:

@@ -48,7 +48,6 @@ from rbptrack.stats.sizes import crossing, middle_of_common_values, size_ratio
 from rbptrack.stats.together import (
     Row,
     adjust,
-    average,
     combination,
     correlations,
     homogeneity,
@@ -71,7 +70,6 @@ __all__ = [
     "Sums",
     "adjust",
     "all_equal",
-    "average",
     "bend_text",
     "ce_and_neg_log_rbp",
     "ce_and_rbp",

@@ -20,7 +20,7 @@ import numpy as np
 import scipy
 
 from rbptrack.ranks import DocumentCounts, DocumentSums, FloatArray, IntArray
-from rbptrack.stats.estimate import DocumentInfluences, Estimate
+from rbptrack.stats.estimate import LEVEL, DocumentInfluences, Estimate
 from rbptrack.stats.rounding import ROUNDING
 
 MIN_UNITS = 5
@@ -258,7 +258,7 @@ def half_widths(u: FloatArray, shares: FloatArray) -> FloatArray:
     with np.errstate(invalid="ignore", over="ignore"):
         standard_error = np.sqrt((u**2).sum(axis=0) * (n - 1) / n)
         df = np.fmin(np.fmin(n - 1, deciding_documents(u)), deciding_documents(shares))
-        half_width = scipy.special.stdtrit(df, 0.975) * standard_error
+        half_width = scipy.special.stdtrit(df, (1 + LEVEL) / 2) * standard_error
     return np.where(np.isfinite(half_width) & (n >= MIN_UNITS), half_width, nan)
 
 

@@ -11,6 +11,9 @@ import scipy  # `scipy.special` is loaded at first use. Importing it here would 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.rounding import ROUNDING
 
+LEVEL = 0.95
+"""The level of all intervals. The level of tests is 1 - LEVEL."""
+
 MIN_P = 1e-100  # the smallest probability of a tail: quantiles of t overflow at smaller ones
 
 
@@ -70,13 +73,13 @@ class Estimate:
         """The standard error; NaN if the number has no interval."""
         return sqrt(max(self.sampling + self.scatter, 0.0)) if self.has_interval else nan
 
-    def half_width(self, level: float = 0.95) -> float:
+    def half_width(self, level: float = LEVEL) -> float:
         """Return half the width of the interval at a level; NaN if the number has no interval."""
         if not self.has_interval:
             return nan
         return sqrt(self._squared_half_width((1 - level) / 2))
 
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Return the lower and the upper end of the interval at a level; NaN if the number has no interval."""
         half_width = self.half_width(level)
         return self.value - half_width, self.value + half_width

@@ -24,7 +24,7 @@ import scipy
 
 from rbptrack.base.formatting import p_text
 from rbptrack.ranks import FloatArray
-from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.estimate import LEVEL, Estimate
 from rbptrack.stats.laws import Law
 from rbptrack.stats.lines import Lines, variance_of_models
 from rbptrack.stats.rounding import ROUNDING
@@ -83,14 +83,14 @@ class Forecast:
     high_form: str
 
 
-def bend_text(law: Law, *, level: float = 0.95) -> str:
+def bend_text(law: Law) -> str:
     """Return whether a law bends, such as `bends upward (p = 0.004)`; empty if no bend was found, or without a test.
 
     A law bends if the coefficient of (ln S)^2 (`Law.bend`) differs from 0. It bends upward if it falls less and less,
     or rises more and more. Each law is tested for itself: of 20 straight laws, one is said to bend.
     """
     bend = law.bend()
-    if law.sizes < MIN_TESTED_SIZES or not bend.p() < 1 - level:
+    if law.sizes < MIN_TESTED_SIZES or not bend.p() < 1 - LEVEL:
         return ""
     p = bend.p()
     return f"bends {'upward' if bend.value > 0 else 'downward'} ({p_text(p)})"
@@ -193,13 +193,11 @@ class _Floors:
 
     Args:
         law: the law.
-        level: the level of the interval.
 
     """
 
-    def __init__(self, law: Law, level: float) -> None:
+    def __init__(self, law: Law) -> None:
         self._law = law
-        self._level = level
         line = np.polyfit(np.log(law.s) - np.log(law.s).mean(), np.log(law.y), 1)[::-1]
         self._fits = {0.0: _FloorFit(law, 0.0, np.asarray(line))}
 
@@ -222,7 +220,7 @@ class _Floors:
         largest = float(np.exp(np.log(self._law.y).mean()))  # a constant is nearer to the points than any larger E
         grid = np.linspace(0.0, largest, _FLOORS, endpoint=False).tolist()
         at_zero = self.curve(0.0)
-        low_at_zero, high_at_zero = at_zero.interval(self._level)
+        low_at_zero, high_at_zero = at_zero.interval()
         tiny = 10 * ROUNDING * (1 + float(np.abs(np.log(self._law.y)).max()))
         falls = self._law.alpha.value > 0
         if high_at_zero < -tiny or (low_at_zero > tiny and not falls):
@@ -238,12 +236,12 @@ class _Floors:
             e = self._boundary(below, below + grid[1], lambda e: self.curve(e).value > 0)
         low = 0.0
         if low_at_zero > tiny:
-            low = self._boundary(0.0, e, lambda e: self.curve(e).interval(self._level)[0] > 0)
+            low = self._boundary(0.0, e, lambda e: self.curve(e).interval()[0] > 0)
         scatter = self.fit(e).with_square.scatter
         larger = [e, *(value for value in grid if value > e)]
 
         def is_permitted(e: float) -> bool:
-            return self.curve(e, scatter).interval(self._level)[1] > -tiny
+            return self.curve(e, scatter).interval()[1] > -tiny
 
         below = self._below(larger, is_permitted)
         high = largest
@@ -273,15 +271,11 @@ class _Floors:
         return (below + above) / 2
 
 
-def fit_floor(law: Law, *, level: float = 0.95) -> Floor | None:
+def fit_floor(law: Law) -> Floor | None:
     """Fit E + A S^-alpha with E >= 0, and compute the interval of E.
 
     The interval contains the values of E at which ln(y - E) does not curve over ln S. It includes the noise of
     documents and the scatter of the models.
-
-    Args:
-        law: the law.
-        level: the level of the interval.
 
     Returns:
         The fit; None if every E is rejected, for example because the law bends downward. None also if the law has fewer
@@ -290,10 +284,10 @@ def fit_floor(law: Law, *, level: float = 0.95) -> Floor | None:
     """
     if law.sizes < MIN_TESTED_SIZES or not law.alpha.has_interval:
         return None
-    return _Floors(law, level).interval()
+    return _Floors(law).interval()
 
 
-def forecast(law: Law, s: float, *, level: float = 0.95) -> Forecast | None:
+def forecast(law: Law, s: float) -> Forecast | None:
     """Predict ln y of one more model, by every form of law that is not rejected.
 
     The interval is the union of the intervals of all forms. Each interval includes the error of the form, the scatter
@@ -302,7 +296,6 @@ def forecast(law: Law, s: float, *, level: float = 0.95) -> Forecast | None:
     Args:
         law: the law.
         s: the size of the model.
-        level: the level of the intervals.
 
     Returns:
         The forecast; None if every form is rejected, if the law has fewer than `MIN_TESTED_SIZES` sizes, or if it has
@@ -312,7 +305,7 @@ def forecast(law: Law, s: float, *, level: float = 0.95) -> Forecast | None:
     if law.sizes < MIN_TESTED_SIZES or not law.alpha.has_interval:
         return None
     predictions: list[tuple[str, Estimate]] = []
-    floors = _Floors(law, level)
+    floors = _Floors(law)
     floor = floors.interval()
     if floor is not None:
         if floor.low == 0:
@@ -321,17 +314,17 @@ def forecast(law: Law, s: float, *, level: float = 0.95) -> Forecast | None:
         for e in np.linspace(floor.low, floor.high, _FLOORS).tolist():
             predictions.append((FLOOR, floors.fit(e).predict(s)))
     if law.sizes >= MIN_SIZES_OF_BREAK:
-        predictions += [(BROKEN, prediction) for prediction in _broken_predictions(law, s, level)]
+        predictions += [(BROKEN, prediction) for prediction in _broken_predictions(law, s)]
     if not predictions:
         return None
-    ends = [(*prediction.interval(level), form) for form, prediction in predictions]
+    ends = [(*prediction.interval(), form) for form, prediction in predictions]
     # The first form, which is the simplest one, counts if several have an end.
     low, _, low_form = min(ends, key=lambda end: end[0])
     _, high, high_form = max(ends, key=lambda end: end[1])
     return Forecast(predictions[0][1].value, low, high, low_form, high_form)
 
 
-def _broken_predictions(law: Law, s: float, level: float) -> list[Estimate]:
+def _broken_predictions(law: Law, s: float) -> list[Estimate]:
     """Return the predictions of broken laws with different breaks, the best break first.
 
     A break is left out if an F test of the sum of squared residuals rejects it in favour of the best break.
@@ -343,7 +336,7 @@ def _broken_predictions(law: Law, s: float, level: float) -> list[Estimate]:
         fits.append((float(place), _LinearFit(law, design, np.log(law.y))))
     fits.sort(key=lambda fitted: float(f"{fitted[1].squares:.9g}"))
     df = law.sizes - 4
-    largest = fits[0][1].squares * (1 + float(scipy.special.fdtri(1, df, level)) / df)
+    largest = fits[0][1].squares * (1 + float(scipy.special.fdtri(1, df, LEVEL)) / df)
     predictions = []
     for place, fitted in fits:
         if fitted.squares <= largest:

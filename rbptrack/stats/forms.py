@@ -24,6 +24,7 @@ from asteval import Interpreter, get_ast_names
 from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import listed
 from rbptrack.ranks import FloatArray
+from rbptrack.stats.estimate import LEVEL
 from rbptrack.stats.laws import fit
 from rbptrack.stats.rounding import first_smallest
 
@@ -43,6 +44,7 @@ _POINTS = 1024  # the number of points that the starting points are chosen from
 _STARTS = 6  # the number of starting points of a fit
 _DECADES = (-3.0, 16.0)  # log10 of the smallest and the largest starting value of a parameter, for example of a size
 _EXPONENT_DECADES = (-2.0, 0.5)  # the same for the absolute value of a parameter in an exponent
+_MAX_FITS = 200  # for one end of a profile interval
 _NOT_POSITIVE = 1e3  # the residual that stands for a value of a form that is not above 0
 
 Form = Callable[[Mapping[str, Any]], FloatArray]
@@ -69,7 +71,6 @@ class FormFit:
     """A form of law, fitted by least squares of ln y.
 
     Attributes:
-        form: the expression.
         parameters: the parameters by name, in the order of the expression.
         squares: the sum of squared residuals of ln y.
         ln_y: the logarithms of the values, (m,).
@@ -78,7 +79,6 @@ class FormFit:
 
     """
 
-    form: str
     parameters: dict[str, Parameter]
     squares: float
     ln_y: FloatArray
@@ -182,7 +182,6 @@ def fit_form(
     y: FloatArray,
     d: FloatArray | None = None,
     *,
-    level: float = 0.95,
     with_intervals: bool = True,
 ) -> FormFit:
     """Fit a user-defined form of law by least squares of ln y.
@@ -193,7 +192,6 @@ def fit_form(
         s: sizes S, (m,).
         y: positive values, (m,).
         d: training tokens D, (m,); None if they are unknown.
-        level: the level of the profile intervals.
         with_intervals: whether to compute the profile intervals.
 
     Raises:
@@ -218,14 +216,14 @@ def fit_form(
     parameters = {name: Parameter(best.params[name].value) for name in names}
     if with_intervals and best.chisqr > EXACT * len(y):
         with suppress(TimeoutError):  # the parameters then have no intervals
-            parameters = profiles(minimizer, best, names, level=level)
+            parameters = _profiles(minimizer, best, names)
     values = {name: parameter.value for name, parameter in parameters.items()}
 
     def curve(s: FloatArray, d: FloatArray | None = None) -> FloatArray:
         y = _make_form(text, {"S": s, "D": d})(values)
         return np.where(y > 0, y, nan)
 
-    return FormFit(text, parameters, float(best.chisqr), ln_y, curve)
+    return FormFit(parameters, float(best.chisqr), ln_y, curve)
 
 
 def _make_form(text: str, variables: Mapping[str, FloatArray | None]) -> Form:
@@ -380,9 +378,7 @@ def _is_linear(node: ast.AST, names: set[str]) -> bool:
     return right_is_constant or not isinstance(node.op, ast.Div)
 
 
-def profiles(
-    minimizer: Any, best: Any, names: Sequence[str], *, level: float = 0.95, max_fits: int = 200
-) -> dict[str, Parameter]:
+def _profiles(minimizer: Any, best: Any, names: Sequence[str]) -> dict[str, Parameter]:
     """Return the parameters of lmfit's best fit with their profile intervals.
 
     The ends of all intervals are NaN if lmfit cannot compute the profiles.
@@ -391,8 +387,6 @@ def profiles(
         minimizer: lmfit's Minimizer of the best fit.
         best: lmfit's result of the best fit.
         names: the names of the parameters that get an interval.
-        level: the level of the intervals.
-        max_fits: the largest number of fits that may be made for one end of an interval.
 
     """
     from lmfit.confidence import conf_interval
@@ -401,7 +395,7 @@ def profiles(
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # lmfit warns about profiles without an end. Such ends are infinite here
-            ends = conf_interval(minimizer, best, p_names=list(names), sigmas=[level], maxiter=max_fits)
+            ends = conf_interval(minimizer, best, p_names=list(names), sigmas=[LEVEL], maxiter=_MAX_FITS)
     except (MinimizerException, ValueError, ArithmeticError, TypeError):
         return {name: Parameter(float(best.params[name].value)) for name in names}
     parameters = {}

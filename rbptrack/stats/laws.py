@@ -130,16 +130,6 @@ class Law:
         """Weights of ln y in alpha, (m,)."""
         return self.lines.alpha_weights
 
-    def alpha_with_scatter(self, scatter: float, df: float) -> Estimate:
-        """Return the exponent alpha with an error that uses another variance of the models.
-
-        Args:
-            scatter: the variance of the models around the law, from another estimate.
-            df: the degrees of freedom of `scatter`.
-
-        """
-        return replace(self, shared=Scatter(scatter, df)).alpha
-
     def over(self, other: Law) -> Law:
         """Return the law of the ratio y / other.y.
 

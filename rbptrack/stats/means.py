@@ -11,8 +11,8 @@ import scipy
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.documents import combined_influences, estimate_from_influences
-from rbptrack.stats.estimate import Estimate, sum_of_variances
-from rbptrack.stats.laws import Law
+from rbptrack.stats.estimate import LEVEL, Estimate, sum_of_variances
+from rbptrack.stats.laws import Law, Scatter
 from rbptrack.stats.lines import variance_of_models
 
 MIN_POOLED = 3
@@ -65,7 +65,7 @@ def mean_over_datasets(laws: Sequence[Law]) -> Mean | None:
     for law, law_residuals, law_noise in zip(laws, residuals, remaining_noise, strict=True):
         squares = ((law_residuals - common_residuals) ** 2).sum()
         scatter = float(variance_of_models(squares, law_noise, df)) * number / (number - 1)
-        exponents.append(law.alpha_with_scatter(scatter, df))
+        exponents.append(replace(law, shared=Scatter(scatter, df)).alpha)
     common_variance = variance_of_models((common_residuals**2).sum(), noise.mean() / number, df)
     common_scatter = float(common_variance) * float(weights @ weights)
     return random_effects(exponents, Estimate(0.0, scatter=common_scatter, df=df))
@@ -129,7 +129,8 @@ def random_effects(estimates: Sequence[Estimate], common: Estimate) -> Mean | No
     spread = float(weights @ (values - mean) ** 2) / (number - 1)
     variance = max(spread, 1.0) / float(weights.sum())
     common_variance, common_df = sum_of_variances((common.sampling, common.sampling_df), (common.scatter, common.df))
-    prediction_half_width = float(scipy.special.stdtrit(number - 2, 0.975)) * sqrt(tau2 + variance + common_variance)
+    t = float(scipy.special.stdtrit(number - 2, (1 + LEVEL) / 2))
+    prediction_half_width = t * sqrt(tau2 + variance + common_variance)
     return Mean(
         mean=Estimate(mean, common_variance, variance, number - 1, common_df),
         tau=sqrt(tau2),

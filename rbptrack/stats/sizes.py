@@ -51,7 +51,7 @@ class Crossing:
     high: float
 
 
-def size_ratio(law: Law, reference: Law, s: float, minus: Minus, *, level: float = 0.95) -> SizeRatio | None:
+def size_ratio(law: Law, reference: Law, s: float, minus: Minus) -> SizeRatio | None:
     """Return the size at which a law has the value of a reference law at the size s, divided by s.
 
     Below 1, models of the law need fewer parameters for the same value. Returns None if y does not fall with size. The
@@ -62,14 +62,13 @@ def size_ratio(law: Law, reference: Law, s: float, minus: Minus, *, level: float
         reference: the law that it is compared with.
         s: a size of the reference.
         minus: how estimates of the two laws are subtracted.
-        level: the level of the interval.
 
     """
     alpha = law.alpha.value
     if not alpha > 0:
         return None
     value_of_reference = reference.at(s)
-    low, high = _interval_of_root(lambda ln_ratio: minus(law.at(s * exp(ln_ratio)), value_of_reference), level)
+    low, high = _interval_of_root(lambda ln_ratio: minus(law.at(s * exp(ln_ratio)), value_of_reference))
     difference = minus(law.at(s), value_of_reference)
     ln_ratio = replace(
         difference,
@@ -80,7 +79,7 @@ def size_ratio(law: Law, reference: Law, s: float, minus: Minus, *, level: float
     return SizeRatio(ln_ratio, _exp(low), _exp(high))
 
 
-def crossing(law: Law, reference: Law, minus: Minus, *, level: float = 0.95) -> Crossing:
+def crossing(law: Law, reference: Law, minus: Minus) -> Crossing:
     """Return the size at which two laws cross. The interval is unbounded if their exponents may be equal."""
     middle = sqrt(sqrt(law.s[0] * law.s[-1] * reference.s[0] * reference.s[-1]))
 
@@ -90,7 +89,7 @@ def crossing(law: Law, reference: Law, minus: Minus, *, level: float = 0.95) -> 
 
     slope = reference.alpha.value - law.alpha.value
     root = -difference(0.0).value / slope if slope else nan
-    low, high = _interval_of_root(difference, level)
+    low, high = _interval_of_root(difference)
     return Crossing(middle * _exp(root), middle * _exp(low), middle * _exp(high))
 
 
@@ -107,7 +106,7 @@ def middle_of_common_values(law: Law, reference: Law) -> float:
     return exp((reference.ln_a.value - (log(lowest) + log(highest)) / 2) / reference.alpha.value)
 
 
-def _interval_of_root(line: Callable[[float], Estimate], level: float) -> tuple[float, float]:
+def _interval_of_root(line: Callable[[float], Estimate]) -> tuple[float, float]:
     """Return Fieller's interval of the place at which a straight line is 0; NaN if it is unknown.
 
     The degrees of freedom are those at the place 0. If two rays are not rejected, one for a falling line and one for a
@@ -115,7 +114,6 @@ def _interval_of_root(line: Callable[[float], Estimate], level: float) -> tuple[
 
     Args:
         line: a function that returns the value of the line at a place, with its error.
-        level: the level of the interval.
 
     """
     places = (-1.0, 0.0, 1.0)
@@ -126,7 +124,7 @@ def _interval_of_root(line: Callable[[float], Estimate], level: float) -> tuple[
     slope = (estimates[2].value - estimates[0].value) / 2
     squares = []
     for estimate in estimates:
-        squares.append(replace(estimate, df=middle.df, sampling_df=middle.sampling_df).half_width(level) ** 2)
+        squares.append(replace(estimate, df=middle.df, sampling_df=middle.sampling_df).half_width() ** 2)
     # The value is not significant where (middle + slope r)^2 <= c0 + c1 r + c2 r^2.
     c0, c1, c2 = squares[1], (squares[2] - squares[0]) / 2, (squares[2] + squares[0]) / 2 - squares[1]
     a, b, c = slope**2 - c2, 2 * middle.value * slope - c1, middle.value**2 - c0

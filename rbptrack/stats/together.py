@@ -16,7 +16,7 @@ import scipy
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.documents import combined_influences, deciding_documents, degrees_of_freedom
-from rbptrack.stats.estimate import DocumentInfluences, Estimate, sum_of_variances, unit
+from rbptrack.stats.estimate import LEVEL, DocumentInfluences, Estimate, sum_of_variances, unit
 from rbptrack.stats.rounding import ROUNDING
 
 _DRAWS = 20_000
@@ -156,12 +156,12 @@ def _maxima(correlation: FloatArray) -> FloatArray:
     return np.asarray(np.maximum.accumulate(scores[:, ::-1], axis=1)[:, ::-1])
 
 
-def simultaneous_level(rows: Sequence[Row], level: float = 0.95) -> float:
-    """Return the level of single intervals at which all rows together contain their true values at `level`."""
+def simultaneous_level(rows: Sequence[Row]) -> float:
+    """Return the level of single intervals at which all rows together contain their true values at 95%."""
     if not rows:
-        return level
+        return LEVEL
     blocks = _blocks(correlations(rows))
-    level_of_block = 1 - (1 - level) / len(blocks)
+    level_of_block = 1 - (1 - LEVEL) / len(blocks)
     widest = level_of_block
     for block in blocks:
         if len(block) > 1:
@@ -274,28 +274,6 @@ def _parts_by_name(rows: Sequence[Row], weights: FloatArray, part: str) -> list[
 def paired_difference(first: Estimate, second: Estimate) -> Estimate:
     """Return the difference of two estimates of different models on the same documents."""
     return combination([Row(first, "documents", "first"), Row(second, "documents", "second")], [1, -1])
-
-
-@dataclass(frozen=True)
-class Average:
-    """The mean of several estimates.
-
-    Attributes:
-        mean: the mean with its error. It is the mean of these estimates, and no statement about others like them.
-        homogeneity: p-value of the hypothesis that all true values are equal.
-        number: the number of estimates.
-
-    """
-
-    mean: Estimate
-    homogeneity: float
-    number: int
-
-
-def average(rows: Sequence[Row]) -> Average:
-    """Return the mean of estimates. Each counts alike."""
-    number = len(rows)
-    return Average(combination(rows, np.full(number, 1 / number)), homogeneity(rows), number)
 
 
 def homogeneity(rows: Sequence[Row]) -> float:

@@ -59,15 +59,6 @@ def test_floor_of_0_is_excluded_exactly_if_the_law_bends(e: float) -> None:
             assert (floor.low > 0) == bends.startswith("bends upward")
 
 
-@pytest.mark.parametrize("level", [0.5, 0.95])
-def test_interval_of_floor_grows_with_its_level(level: float) -> None:
-    law = law_of(with_floor(S), noise=0.01)
-    narrow, wide = fit_floor(law, level=level), fit_floor(law, level=0.99)
-    assert narrow is not None
-    assert wide is not None
-    assert wide.low <= narrow.low <= narrow.e <= narrow.high <= wide.high
-
-
 @pytest.mark.parametrize("value", [0.3, 0.7, 1.0])
 def test_fit_floor_of_equal_values_has_alpha_0(value: float) -> None:
     floor = fit_floor(law_of(np.full(8, value)))

@@ -23,6 +23,7 @@ from rbptrack.stats import (
     paired_difference,
     random_effects,
 )
+from rbptrack.stats.laws import Scatter
 
 S = np.geomspace(1e6, 1e9, 5)
 X = np.log(S) - np.log(S).mean()
@@ -127,9 +128,9 @@ def test_fit_takes_several_models_of_one_size_as_points() -> None:
     assert law.alpha.half_width() == pytest.approx(stats.t.ppf(0.975, 13) * reference.stderr)
 
 
-def test_alpha_with_scatter_has_t_interval_of_that_scatter() -> None:
+def test_alpha_with_shared_scatter_has_t_interval_of_that_scatter() -> None:
     law = fit(S[:3], np.exp(np.random.default_rng(5).normal(0, 0.1, 3)))
-    alpha = law.alpha_with_scatter(0.01, 4)
+    alpha = replace(law, shared=Scatter(0.01, 4)).alpha
     weights = alpha_weights(S[:3])
     assert alpha.half_width() == pytest.approx(stats.t.ppf(0.975, 4) * np.sqrt(0.01 * weights @ weights))
 

@@ -14,9 +14,9 @@ from rbptrack.stats import (
     Law,
     Row,
     adjust,
-    average,
     combination,
     correlations,
+    homogeneity,
     laws,
     simultaneous_level,
 )
@@ -158,16 +158,15 @@ def test_combination_without_intervals_has_none() -> None:
     assert not combination(rows, [0.5, 0.5]).has_interval
 
 
-def test_average_of_equal_values_is_precise_and_finds_no_difference() -> None:
+def test_mean_of_equal_values_is_precise_and_finds_no_difference() -> None:
     rows = [Row(Estimate(1.0 + 0.1 * i, 1.0), f"d{i}", f"f{i}") for i in range(4)]
-    found = average(rows)
-    assert found.number == 4
-    assert found.mean.value == pytest.approx(1.15)
-    assert found.mean.se == pytest.approx(0.5)
-    assert found.homogeneity > 0.9
+    mean = combination(rows, [1 / 4] * 4)
+    assert mean.value == pytest.approx(1.15)
+    assert mean.se == pytest.approx(0.5)
+    assert homogeneity(rows) > 0.9
 
 
-def test_average_of_one_law_that_scatters_more_than_the_others_covers() -> None:
+def test_mean_with_one_law_that_scatters_more_than_the_others_covers() -> None:
     """One of four families scatters 4 times as much as the others, and each has its own exponent."""
     rng = np.random.default_rng(5)
     covered = 0
@@ -180,6 +179,6 @@ def test_average_of_one_law_that_scatters_more_than_the_others_covers() -> None:
             residuals = y - np.polyval(line, np.log(S))
             variance = residuals @ residuals / (M - 2) / ((np.log(S) - np.log(S).mean()) ** 2).sum()
             rows.append(Row(Estimate(-line[0], 0.0, variance, M - 2, residuals=residuals), f"d{i}", f"f{i}"))
-        mean = average(rows).mean
+        mean = combination(rows, [1 / 4] * 4)
         covered += abs(mean.value - truth.mean()) <= mean.half_width()
     assert covered / 300 > 0.92
