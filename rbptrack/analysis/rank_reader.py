@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from rbptrack.analysis.rank_store import RankStore, Unreadable, WithoutRanks
-from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, file_access_error
+from rbptrack.base.errors import BadInput, MissingArtifact, file_access_error
 from rbptrack.base.formatting import counted, listed
 from rbptrack.ranks import (
     COUNTED_COLUMNS,
@@ -265,7 +264,7 @@ class RankReader(ABC):
                 raise WithoutRanks(f"{name} was imported without ranks") from error
             text = f"run {run_id}: a file is missing or damaged. Run rbptrack verify"
             raise self._unreadable(text, run_id) from error
-        except (RbptrackError, OSError, pa.ArrowException, KeyError, ValueError, IndexError) as error:
+        except Exception as error:  # a file with other content than expected makes libraries raise errors of every kind
             access_error = file_access_error(error, "a file")
             if access_error:
                 raise self._unreadable(f"run {run_id}: {access_error}", run_id) from error

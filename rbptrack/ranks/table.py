@@ -238,6 +238,7 @@ class RankTable:
         """
         unfinished: pa.Table | None = None  # rows of the last document, which may continue in the next batch
         for batch in read_batches(path, _stored_columns(columns, "document")):
+            _check_schema(batch.schema, path)
             rows = batch if unfinished is None else pa.concat_tables([unfinished, batch])
             document = rows.column("document").to_numpy()
             if (document[1:] < document[:-1]).any():
@@ -262,9 +263,7 @@ class RankTable:
         """Make a rank table from an Arrow table that was read from a file, and check its columns and metadata."""
         vocab_size = vocab_size_of(table.schema, path)
         strict = (table.schema.metadata or {}).get(_RANK_KIND.encode()) == b"strict"
-        unknown = [field.name for field in table.schema if field not in SCHEMA]
-        if unknown:
-            raise RbptrackError(f"{path} is not a rank table: it has unknown columns {unknown}. Known: {SCHEMA.names}")
+        _check_schema(table.schema, path)
         return cls(table.replace_schema_metadata(None), vocab_size, strict)
 
     @classmethod
@@ -282,6 +281,13 @@ class RankTable:
         shared = [name for name in SCHEMA.names if all(name in part.table.column_names for part in parts)]
         joined = pa.concat_tables([part.table.select(shared) for part in parts])
         return replace(parts[0], table=joined.combine_chunks())
+
+
+def _check_schema(schema: pa.Schema, path: Path) -> None:
+    """Raise RbptrackError if a column of a file is not a column of rank tables, or has another type."""
+    wrong = [f"{field.name} ({field.type})" for field in schema if field not in SCHEMA]
+    if wrong:
+        raise RbptrackError(f"{path} is not a rank table: its columns {', '.join(wrong)} must not be there")
 
 
 def _stored_columns(columns: Sequence[str] | None, *needed: str) -> list[str] | None:

@@ -50,7 +50,8 @@ class Fault:
         text: what is wrong.
         kind: "damaged" if the run differs from its record. `verify --repair` marks only such runs. "lost" if the run is
             missing, no longer FINISHED, or in another experiment. "unreadable" if the operating system cannot read one
-            of its files. "superseded" if the run is undamaged, but a newer run of the same measurement counts.
+            of its files, or memory runs out. "superseded" if the run is undamaged, but a newer run of the same
+            measurement counts.
         is_measurement: whether the run is a measurement. Other runs hold sweeps, analyses or scores.
         imported_from: the name of the file from which the run was imported; empty if it was not imported.
 
@@ -128,13 +129,16 @@ def _faults_of_run(store: Artifacts, run: Run, experiment: Experiment, measureme
     try:
         for text in _differences_from_record(store, run):
             yield replace(fault, text=text, imported_from=imported_from)
-    except MissingArtifact as error:  # it was deleted after the artifacts were listed
-        yield replace(fault, text=str(error), imported_from=imported_from)
-    except (FileAccessError, OSError) as error:
-        access_error = file_access_error(error, fault.name)
-        if access_error is None:
-            raise
-        yield replace(fault, text=str(access_error), kind="unreadable")
+    except (StoreAway, BadInput):  # the store cannot be used
+        raise
+    except Exception as error:
+        if access_error := file_access_error(error, fault.name):
+            yield replace(fault, text=str(access_error), kind="unreadable")
+        elif isinstance(error, RbptrackError):
+            yield replace(fault, text=first_line(error), imported_from=imported_from)
+        else:  # perhaps memory ran out: `verify --repair` must not mark the run
+            text = f"it cannot be compared with its record ({type(error).__name__}: {first_line(error)})"
+            yield replace(fault, text=text, kind="unreadable")
 
 
 def _lost_measurements(store: Artifacts, name_of_sweep: dict[str, str], finished: set[str]) -> Iterator[Fault]:
@@ -173,25 +177,16 @@ def _lost_run_state(store: Artifacts, run_id: str) -> str:
 def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
     """Yield the differences between a finished run and its record.
 
-    Raises:
-        StoreAway: the store does not answer.
-        OSError, FileAccessError: the operating system cannot read a file.
-
+    Raises RbptrackError if the run or one of its files is damaged, and FileAccessError if a file cannot be read.
     """
     run_id = run.info.run_id
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        try:
-            content = read_record(store.download(run_id, [RECORD_FILE], folder)[RECORD_FILE])
-            if record_seal(content) != run.data.tags.get(Tag.SEAL):
-                yield f"{RECORD_FILE} does not match its seal"
-                return
-            record = parse_record(content)
-        except (FileAccessError, StoreAway):
-            raise
-        except RbptrackError as error:
-            yield first_line(error)
+        content = read_record(store.download(run_id, [RECORD_FILE], folder)[RECORD_FILE])
+        if record_seal(content) != run.data.tags.get(Tag.SEAL):
+            yield f"{RECORD_FILE} does not match its seal"
             return
+        record = parse_record(content)
         yield from _changed_facts(run, record)
         for name, curve in record.curves().items():
             with store.connection.translated_errors():
@@ -201,11 +196,11 @@ def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
         stored_files = store.list_files(run_id)
         damaged = list(_faults_of_files(store, run_id, record, stored_files, folder))
         yield from damaged
-        if isinstance(record, MeasurementRecord) and RANKS_FILE in record.files and not damaged:
-            yield from _faults_of_numbers(record, folder)
         # Users may add files with other names.
         for file in sorted(stored_files.intersection([*MEASUREMENT_FILES, SCORES_FILE]) - record.files.keys()):
             yield f"{file} was added"
+        if isinstance(record, MeasurementRecord) and RANKS_FILE in record.files and not damaged:
+            yield from faults_of_ranks(record.measurement, folder)
 
 
 def _changed_facts(run: Run, record: Record) -> Iterator[str]:
@@ -235,16 +230,6 @@ def _changed_facts(run: Run, record: Record) -> Iterator[str]:
 
 def _without_labels(tags: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in tags.items() if name not in _NOT_COMPARED}
-
-
-def _faults_of_numbers(record: MeasurementRecord, folder: Path) -> Iterator[str]:
-    """Yield a sentence for each number of a record that its ranks do not give."""
-    try:
-        yield from faults_of_ranks(record.measurement, folder)
-    except (FileAccessError, StoreAway):
-        raise
-    except RbptrackError as error:
-        yield first_line(error)
 
 
 def _changed_values(kind: str, sealed: dict[str, Any], stored: dict[str, Any]) -> Iterator[str]:

@@ -308,10 +308,11 @@ def test_ranks_of_run_without_ranks_raises_without_ranks() -> None:
         runs_without_ranks().ranks("a")
 
 
-def test_ranks_raises_unreadable_with_reason_of_failure() -> None:
+@pytest.mark.parametrize("failure", [OSError, ValueError, AttributeError, TypeError, RecursionError, OverflowError])
+def test_ranks_raises_unreadable_with_reason_of_failure(failure: type[Exception]) -> None:
     class DamagedRankStore(RankStore):
         def ranks(self, run_id, columns=None):
-            raise OSError("disk gone")
+            raise failure("disk gone")
 
     with pytest.raises(Unreadable, match="disk gone"):
         Runs(pd.DataFrame([row("abc123")]), DamagedRankStore()).ranks("abc123")

@@ -256,6 +256,17 @@ def long_table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
     return table
 
 
+@pytest.mark.parametrize("values", [[[0], [1]], ["0", "1"], [0.0, 1.0], [True, False]])
+def test_read_pieces_refuses_a_column_of_another_type(values: list[Any], tmp_path: Path) -> None:
+    table = rank_table([1, 2]).table
+    column = table.schema.get_field_index("document")
+    metadata = {"rbptrack.vocab_size": "10"}
+    wrong = table.set_column(column, "document", pa.array(values)).replace_schema_metadata(metadata)
+    write_table(tmp_path / "ranks.parquet", wrong)
+    with pytest.raises(RbptrackError, match="document"):
+        list(RankTable.read_pieces(tmp_path / "ranks.parquet"))
+
+
 def test_read_pieces_yields_the_table_in_whole_documents(long_table: RankTable, tmp_path: Path) -> None:
     pieces = list(RankTable.read_pieces(tmp_path / "ranks.parquet"))
     assert len(pieces) > 8

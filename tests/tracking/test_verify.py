@@ -6,17 +6,19 @@ import errno
 import os
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from rbptrack.base.errors import BadInput
+from rbptrack.measurement.document import Measurement
 from rbptrack.measurement.record import read_measurement
 from rbptrack.ranks import RankTable
-from rbptrack.tracking import Outbox, Store
+from rbptrack.tracking import Outbox, Store, verify
 from tests.conftest import block_reading
 from tests.store_fixtures import WriteCell
 
@@ -261,6 +263,24 @@ def test_verify_finds_sealed_numbers_that_the_ranks_contradict(store: Store, wri
     read_measurement(folder).write(folder)  # seals the old numbers with the hash of the new ranks
     Outbox(store).deliver(folder)
     assert any("rbp_100" in fault.text for fault in store.verify())
+
+
+def test_verify_does_not_mark_a_run_that_it_cannot_compare(
+    store: Store, write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = Outbox(store).deliver(write_cell(1000))
+    Outbox(store).deliver(write_cell(2000))
+    compare = verify.faults_of_ranks
+
+    def compare_while_memory_suffices(measurement: Measurement, folder: Path) -> Iterator[str]:
+        if measurement.size == "1000":
+            raise MemoryError
+        return compare(measurement, folder)
+
+    monkeypatch.setattr(verify, "faults_of_ranks", compare_while_memory_suffices)
+    (fault,) = store.verify(repair=True)
+    assert (fault.run_id, fault.kind) == (run_id, "unreadable")
+    assert len(store.runs()) == 2
 
 
 def test_verify_with_repair_marks_damaged_runs_so_they_are_measured_again(store: Store, write_cell: WriteCell) -> None:
