@@ -4,9 +4,6 @@ The analyzer compares each class with all other tokens in two ways: by the level
 and by the exponent in size. It fits a law to the ratio of the class to all other tokens. The exponent of this law is
 the difference of the two exponents.
 
-Two families on one dataset are compared in each class: by the mean difference of CE and -ln RBP_k over the sizes that
-both have, and by the size at which one family has the value of the other family's largest model.
-
 Tokens are divided into classes by kind (word, identifier, number, punctuation, white space), by whether they begin a
 word, and by their frequency in the dataset. All of these need token ids; the first two also need the texts of tokens.
 Bins of positions double in width. All bins use the same documents: those that are long enough to reach the last bin. If
@@ -22,7 +19,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -31,17 +28,12 @@ from pydantic import PositiveInt
 from rbptrack.analysis import (
     Analyzer,
     Family,
-    FamilyLaws,
     Glossary,
     Report,
     Runs,
     Term,
-    better_first,
-    equivalent_size,
     headline_metric,
     join_clauses,
-    level_differences,
-    mean_level,
     range_text,
     read_families,
     verdict_clause,
@@ -49,7 +41,6 @@ from rbptrack.analysis import (
 from rbptrack.figures import intervals
 from rbptrack.ranks import (
     CE,
-    DocumentCounts,
     FloatArray,
     IntArray,
     RankTable,
@@ -208,15 +199,14 @@ def keep_documents_that_reach_last_bin(sums: FloatArray) -> FloatArray:
 class ClassSums:
     """Sums by document and class of one run, for several classifications.
 
-    `+` adds the sums of two runs for the classifications that both have, with the same classes.
+    `+` adds the sums of two runs for the classifications that both have, with the same classes. With groups, the
+    rows of all sums but those of `GROUP` are groups.
 
     Attributes:
         document: numbers of the documents, (documents,).
         all_classes: tokens, nats and the hits at each k over all classes, (documents, 2 + ks).
         sums: tokens, nats and the hits at each k by class, (documents, classes, 2 + ks), for each classification.
         names: the names of the classes, for each classification.
-        group: numbers of the first document of each group, (groups,). None without groups. With groups, the rows of
-            all sums but those of `GROUP` are groups.
 
     """
 
@@ -224,20 +214,6 @@ class ClassSums:
     all_classes: FloatArray
     sums: dict[str, FloatArray]
     names: dict[str, tuple[str, ...]]
-    group: IntArray | None = None
-
-    def counts(self, by: str, i: int, ks: Sequence[int]) -> DocumentCounts:
-        """Return the sums of one class. ks: the k of the hits."""
-        sums = self.sums[by][:, i]
-        document = self.document if self.group is None or by == GROUP else self.group
-        return DocumentCounts(
-            ks=tuple(ks),
-            document=document,
-            tokens=sums[:, 0].astype(np.int64),
-            nats=sums[:, 1],
-            hits=sums[:, 2:].astype(np.int64),
-            grouped=document is not self.document,
-        )
 
     def __add__(self, other: Self) -> Self:
         names = {by: names for by, names in self.names.items() if names == other.names.get(by)}
@@ -269,7 +245,6 @@ class ClassSums:
             all_classes=sum_by(first, self.all_classes),
             sums=sums,
             names=self.names | {GROUP: tuple(class_names)},
-            group=np.unique(first),
         )
 
 
@@ -283,19 +258,6 @@ GLOSSARY: Glossary = {
         "Δα vs. the rest",
         "+.3f",
     ),
-    "families": Term(
-        "CE (nats) or -ln RBP_k of the class in this family minus that in the other family (versus), on average over "
-        "the sizes that both have; lower is better; the interval includes documents, and not the choice of models",
-        "level of families",
-        "+.3f",
-    ),
-    "size_ratio": Term(
-        "size at which the law of the class in this family has the value that the law of the other family (versus) has "
-        "at its largest size, divided by that size",
-        "size ratio",
-    ),
-    "versus": "the other family",
-    "at": "the sizes that are compared",
     "by": Term("the property by which tokens are divided into classes"),
     "class": Term("the class of tokens"),
     "share": Term("share of the scored tokens that belong to the class", form=".1%"),
@@ -325,10 +287,8 @@ class Breakdown(Analyzer):
             return _read_sums(runs, run_id, classifications[name], family.ks_below_vocab(self.k))
 
         reading = read_families(runs, load)
-        in_families: dict[tuple[str, str], list[FamilyLaws]] = {}
         for family, sizes in reading:
-            ks = family.ks_below_vocab(self.k)
-            metrics = [CE, *map(rbp_name, ks)]
+            metrics = [CE, *map(rbp_name, family.ks_below_vocab(self.k))]
             for by, classes in sizes[0].names.items():
                 if not all(size.names.get(by) == classes for size in sizes):
                     continue
@@ -337,12 +297,6 @@ class Breakdown(Analyzer):
                 for i, name in enumerate(classes):
                     pairs = [_class_and_rest(size.sums[by], i) for size in sizes]
                     compare_with_rest(report, {**family.keys, "by": by, "class": name}, metrics, family.s, pairs)
-                    in_class = FamilyLaws(family, [size.counts(by, i, ks) for size in sizes])
-                    in_families.setdefault((by, name), []).append(in_class)
-        for (by, name), members in in_families.items():
-            for first, second in combinations(members, 2):
-                if first.family.comparable_with(second.family):
-                    _compare_families(report, first, second, {"by": by, "class": name})
         report.notes += reading.notes
         if report.questions:
             report.headline = _headline(report)
@@ -412,27 +366,6 @@ def compare_with_rest(
             report.add("delta", drop_error_of_few_documents(ratio.alpha), null=0.0, metric=metric, **case)
 
 
-def _compare_families(report: Report, first: FamilyLaws, second: FamilyLaws, case: dict[str, Any]) -> None:
-    """Add the comparison of two families in one class of tokens."""
-    if min(np.count_nonzero(counts.tokens) for counts in (*first.counts, *second.counts)) < MIN_UNITS:
-        return
-    for metric in first.levels[0]:
-        differences = level_differences(first, second, metric)
-        if not differences:
-            continue
-        at = f"{len(differences)} sizes" if len(differences) > 1 else differences[0][0]
-        keys = {**case, "metric": metric, "null": 0.0}
-        report.add("families", mean_level(differences), **first.keys_beside(second), **keys, at=at)
-        if metric not in first.laws or metric not in second.laws:
-            continue
-        better, other = better_first(first, second, metric)
-        ratio = equivalent_size(better, other, metric)
-        if ratio is not None:
-            ends = (ratio.low, ratio.high)
-            keys |= {"show": np.exp, "ends": ends}
-            report.add("size_ratio", ratio.ln_ratio, **better.keys_beside(other), **keys)
-
-
 def _draw(report: Report) -> None:
     """Draw the exponents of the headline's metric by class, and the levels of CE."""
     for question, title, null in (("alpha", "α of {}", None), ("level", "{} minus that of all other tokens", 0.0)):
@@ -480,16 +413,6 @@ def _add_counts(counts: IntArray, numbers: IntArray) -> IntArray:
 
 def _headline(report: Report) -> str:
     """Return how many classes differ in exponent, or else in level, and the class that differs most."""
-    families = ""
-    if "families" in report.questions:
-        rows = report.frame("families")
-        metric = headline_metric(rows["metric"]) or CE
-        rows = rows[rows["metric"] == metric]
-        label = metric_label(metric)
-        texts = {"differs": f"families differ in {label} within a class"}
-        y = "CE" if metric == CE else f"-ln {label}"
-        none = f"{y} of families within a class differs by {range_text(rows['families'], '+.3f')}"
-        families = verdict_clause(rows, texts, noun="case", none=none)
     for question, quantity in {"delta": "exponent", "level": "level"}.items():
         rows = report.frame(question)
         if question == "level":  # nats and shares cannot be compared
@@ -508,8 +431,8 @@ def _headline(report: Report) -> str:
             largest = different.iloc[first_largest(different[question].abs().to_numpy(np.float64))]
             metric = metric_label(largest["metric"])
             name = f"{largest['class']} ({largest['by']}), {metric} on {largest['dataset']}"
-            return join_clauses(tested, f"the largest difference is that of {name}", families)
+            return join_clauses(tested, f"the largest difference is that of {name}")
         if tested:
-            return join_clauses(tested, families)
+            return tested
     classes = report.results["class"].nunique()
     return f"{classes} classes of tokens were compared; there are too few documents to test their differences."

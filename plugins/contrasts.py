@@ -20,7 +20,8 @@ test of whether all exponents are equal uses the largest deviation of an exponen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -31,27 +32,23 @@ from pydantic import Field, PositiveInt
 
 from rbptrack.analysis import (
     Analyzer,
-    FamilyLaws,
+    Family,
     Glossary,
     Report,
     Runs,
     Term,
-    better_first,
     decision_clause,
-    equivalent_size,
     estimate_text,
     headline_metric,
     join_clauses,
-    level_differences,
     listed,
-    mean_level,
     p_text,
     range_text,
     read_families,
     verdict_clause,
 )
 from rbptrack.figures import intervals
-from rbptrack.ranks import CE, HEADLINE_KS, FloatArray, metric_label, rbp_name
+from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, FloatArray, metric_label, rbp_name
 from rbptrack.stats import (
     MIN_POOLED,
     MIN_SIZES,
@@ -59,7 +56,11 @@ from rbptrack.stats import (
     Law,
     Mean,
     Row,
+    ce_and_neg_log_rbp,
+    combination,
     crossing,
+    estimates,
+    first_smallest,
     homogeneity,
     ks_with_enough_misses,
     laws,
@@ -69,6 +70,7 @@ from rbptrack.stats import (
     middle_of_common_values,
     missing_interval_clause,
     neg_log_rbp,
+    paired_difference,
     random_effects,
     share_scatter,
     size_ratio,
@@ -123,15 +125,53 @@ GLOSSARY: Glossary = {
 
 
 @dataclass(frozen=True)
-class ComparedFamily(FamilyLaws):
-    """The laws of one family on one dataset, and those of the ratios of its metrics.
+class ComparedFamily:
+    """A family on one dataset with the counts of its sizes, their levels and the laws through them.
 
     Attributes:
+        family: the family, with m sizes.
+        counts: the counts of each size, m of them.
         ratios: the laws of -ln RBP_k / -ln RBP_1 by metric.
 
     """
 
+    family: Family
+    counts: list[DocumentCounts]
     ratios: dict[str, Law] = field(default_factory=dict)
+
+    @property
+    def has_laws(self) -> bool:
+        """Whether there are enough sizes for laws to be compared."""
+        return len(self.family.s) >= MIN_SIZES
+
+    @cached_property
+    def laws(self) -> dict[str, Law]:
+        """The law of each metric; empty with fewer than `MIN_SIZES` sizes."""
+        return laws_by_metric(self.family.s, self.counts) if self.has_laws else {}
+
+    @cached_property
+    def levels(self) -> list[dict[str, Estimate]]:
+        """CE and -ln RBP_k of each size by metric, with the influences of documents; m of them."""
+        metrics = [CE, *map(rbp_name, self.counts[0].ks)]
+        levels = [estimates(counts, ce_and_neg_log_rbp) for counts in self.counts]
+        return [dict(zip(metrics, of_size, strict=True)) for of_size in levels]
+
+    def has_documents_of(self, other: ComparedFamily) -> bool:
+        """Return whether all sizes of this and another family were counted over the same documents or groups."""
+        first = self.counts[0]
+        return all(
+            np.array_equal(size_counts.document, first.document) and size_counts.grouped == first.grouped
+            for size_counts in (*self.counts, *other.counts)
+        )
+
+    def minus(self, other: ComparedFamily) -> Callable[[Estimate, Estimate], Estimate]:
+        """Return how estimates of this and another family are subtracted: in pairs if they share their documents."""
+        return paired_difference if self.has_documents_of(other) else operator.sub
+
+    def keys_beside(self, other: ComparedFamily) -> dict[str, Any]:
+        """Return this family, the dataset and the other family, as keyword arguments of `Report.add`."""
+        models = f"{self.family.name} − {other.family.name}"
+        return {**self.family.keys, "versus": other.family.name, "models": models}
 
     @cached_property
     def models(self) -> list[list[str]]:
@@ -231,8 +271,7 @@ class Contrasts(Analyzer):
                     second_law = second.laws[metric]
                     difference = first.minus(second)(law.alpha, second_law.alpha)
                     margin = self.margin * abs(second_law.alpha.value)
-                    keys = {**first.family.keys, "metric": metric, "versus": second.family.name}
-                    keys |= {"primary": metric == primary, "models": f"{first.family.name} − {second.family.name}"}
+                    keys = {**first.keys_beside(second), "metric": metric, "primary": metric == primary}
                     report.add("families", difference, **keys, null=0.0, margin=margin)
         if unpaired:
             report.notes.append(
@@ -269,15 +308,53 @@ def _fit_laws(families: Sequence[ComparedFamily]) -> list[ComparedFamily]:
     ]
 
 
+def _level_differences(first: ComparedFamily, second: ComparedFamily, metric: str) -> list[tuple[str, Estimate]]:
+    """Return the label of each pair of near sizes, and the level of one family minus that of the other.
+
+    Sizes at which RBP_k is 0 or 1 are left out: all documents then agree, which says nothing about other documents.
+    The label is `70m`, or `70m − 160m` if the sizes differ.
+    """
+    minus = first.minus(second)
+    differences = []
+    for i, j in first.family.near_sizes(second.family):
+        if metric not in first.levels[i] or metric not in second.levels[j]:
+            continue
+        levels = (first.levels[i][metric], second.levels[j][metric])
+        if all(0 < level.value < np.inf for level in levels):
+            labels = dict.fromkeys((first.family.labels[i], second.family.labels[j]))
+            differences.append((" − ".join(labels), minus(*levels)))
+    return differences
+
+
+def _mean_level(differences: Sequence[tuple[str, Estimate]]) -> Estimate:
+    """Return the mean of differences of levels. Its interval includes documents, and not the choice of models."""
+    rows = [Row(difference, "documents", "models") for _, difference in differences]
+    return combination(rows, np.full(len(rows), 1 / len(rows)))
+
+
+def better_first(first: ComparedFamily, second: ComparedFamily, metric: str) -> tuple[ComparedFamily, ComparedFamily]:
+    """Return two families, the one first whose law has the better value at its largest size.
+
+    The size at which it reaches the other's largest model is then not extrapolated. If both values are equal, the
+    family with the smaller largest size comes first. Both families must have a law of the metric.
+    """
+    both = (first.laws[metric], second.laws[metric])
+    values = [law.ends[1] for law in both]
+    place = first_smallest(values)
+    if place == first_smallest(values[::-1]):  # 0 in both orders: the values are tied
+        place = first_smallest([float(law.s[-1]) for law in both])
+    return (second, first) if place == 1 else (first, second)
+
+
 def _compare_levels(report: Report, first: ComparedFamily, second: ComparedFamily, primary: str) -> None:
     """Add the differences of CE and -ln RBP_k at near sizes of two families, and their means."""
     for metric in first.levels[0]:
         keys = {**first.keys_beside(second), "metric": metric, "null": 0.0}
-        differences = level_differences(first, second, metric)
+        differences = _level_differences(first, second, metric)
         for label, difference in differences:
             report.add("level", difference, **keys, at=label)
         if len(differences) > 1:
-            mean = mean_level(differences)
+            mean = _mean_level(differences)
             at, number = f"mean of {len(differences)} sizes", {"compared": len(differences)}
             report.add("level", mean, **keys, primary=metric == primary, at=at, beside=number)
 
@@ -291,13 +368,13 @@ def _compare_sizes(report: Report, first: ComparedFamily, second: ComparedFamily
 
 
 def _compare_sizes_of_metric(
-    report: Report, better: FamilyLaws, other: FamilyLaws, metric: str, *, is_primary: bool
+    report: Report, better: ComparedFamily, other: ComparedFamily, metric: str, *, is_primary: bool
 ) -> None:
     law, reference = better.laws[metric], other.laws[metric]
     minus = better.minus(other)
     keys = {**better.keys_beside(other), "metric": metric}
     of_test: dict[str, Any] = {"primary": is_primary, "null": 0.0, "show": np.exp}
-    ratio = equivalent_size(better, other, metric)
+    ratio = size_ratio(law, reference, float(reference.s[-1]), minus)
     if ratio is not None:
         equal = float(reference.s[-1] * np.exp(ratio.ln_ratio.value))
         measured = "yes" if law.spans(equal) else "no"

@@ -6,7 +6,6 @@ A plugin may import the names in `__all__` of `rbptrack.analysis`, `rbptrack.sta
 
 from rbptrack.analysis.comparable import differing_facts, split_by_facts, without_conflicts, without_repeats
 from rbptrack.analysis.family import BY_DOCUMENT, S_COLUMNS, Family, Reading, read_families
-from rbptrack.analysis.family_laws import FamilyLaws, better_first, equivalent_size, level_differences, mean_level
 from rbptrack.analysis.headline import (
     deciding_row,
     decision_clause,
@@ -63,7 +62,6 @@ __all__ = [
     "BadInput",
     "Exporter",
     "Family",
-    "FamilyLaws",
     "Filters",
     "Glossary",
     "ImportNote",
@@ -80,7 +78,6 @@ __all__ = [
     "Unreadable",
     "WithoutRanks",
     "add_changes",
-    "better_first",
     "clip_share",
     "column_names",
     "compare_runs",
@@ -89,7 +86,6 @@ __all__ = [
     "deciding_row",
     "decision_clause",
     "differing_facts",
-    "equivalent_size",
     "estimate_text",
     "file_part",
     "format_number",
@@ -98,11 +94,9 @@ __all__ = [
     "join_clauses",
     "join_scores",
     "last_checkpoints",
-    "level_differences",
     "listed",
     "load_json",
     "markdown_text",
-    "mean_level",
     "names_a_secret",
     "p_text",
     "pair_name",

@@ -43,7 +43,7 @@ from rbptrack.stats.laws import (
     why_no_law_in_k,
 )
 from rbptrack.stats.means import MIN_POOLED, Mean, mean_over_datasets, mean_over_families, random_effects
-from rbptrack.stats.rounding import all_equal, first_largest, significant
+from rbptrack.stats.rounding import all_equal, first_largest, first_smallest, significant
 from rbptrack.stats.sizes import crossing, middle_of_common_values, size_ratio
 from rbptrack.stats.together import (
     Row,
@@ -82,6 +82,7 @@ __all__ = [
     "estimates",
     "few_documents_clause",
     "first_largest",
+    "first_smallest",
     "fit",
     "fit_floor",
     "fit_form",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from plugins.breakdown import (
@@ -19,12 +18,12 @@ from plugins.breakdown import (
     make_classifications,
     sum_by_class,
 )
-from rbptrack.analysis import Report, Runs
+from rbptrack.analysis import Report
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.ranks import RankTable
 from tests.plugins.families_in_memory import family_runs
 from tests.plugins.reports import check_charts_and_notes
-from tests.rank_tables import MemoryRankStore, rank_table
+from tests.rank_tables import rank_table
 
 SIZES = (1e6, 1e7, 1e8, 1e9)
 TEXTS = {0: " the", 1: "ing", 2: "(", 3: "x_1"}
@@ -175,30 +174,6 @@ def test_breakdown_finds_no_difference_between_positions_with_equal_exponents() 
     rows = rows[(rows["by"] == "position") & (rows["metric"] == "rbp_1")]
     assert len(rows) == 10
     assert (rows["verdict"] == "undecided").all()
-
-
-def test_breakdown_compares_two_families_in_each_class() -> None:
-    """Both families have equal exponents at the beginning of words. Inside words, family b improves faster."""
-    frames = []
-    tables = {}
-    for family, alphas in (("a", (0.1, 0.1)), ("b", (0.1, 0.2))):
-        runs = family_runs({s: table_of_two_classes(s, alphas) for s in SIZES}, family=family)
-        frames.append(runs.frame)
-        tables |= {run_id: runs.ranks(run_id) for run_id in runs.frame["run_id"]}
-    both = Runs(pd.concat(frames, ignore_index=True), MemoryRankStore(tables, texts=TEXTS))
-    report = Breakdown(k=(1,)).analyze(both)
-    check_charts_and_notes(report)
-    levels = report.frame("families").set_index(["by", "class", "metric"])
-    inside = levels.loc[("place in the word", "inside a word", "ce")]
-    assert inside["verdict"] == "above"
-    expected = []
-    for a, b in zip(frames[0]["run_id"], frames[1]["run_id"], strict=True):
-        ce = [-tables[run].column("logprob")[tables[run].column("token") % 2 == 1].mean() for run in (a, b)]
-        expected.append(ce[0] - ce[1])
-    assert inside["families"] == pytest.approx(np.mean(expected), rel=1e-5)
-    ratio = report.frame("size_ratio").set_index(["by", "class", "metric"])
-    row = ratio.loc[("place in the word", "inside a word", "ce")]
-    assert (row["family"], row["verdict"]) == ("b", "below")
 
 
 def test_breakdown_by_field_recovers_difference_of_ce() -> None:

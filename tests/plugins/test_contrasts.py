@@ -7,10 +7,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from plugins.contrasts import Contrasts
-from rbptrack.analysis import Runs
+from plugins.contrasts import ComparedFamily, Contrasts, better_first
+from rbptrack.analysis import Family, Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks
+from rbptrack.ranks import CE, DocumentCounts
 from rbptrack.stats import estimate, laws_by_metric, neg_log_rbp, paired_difference
 from tests.plugins.reports import result
 from tests.rank_tables import power_law_rank_table
@@ -224,3 +225,37 @@ def test_contrasts_compares_datasets_over_sizes_with_same_seeds() -> None:
     rows[0]["model"] += "-seed1"
     report = report_of(measurements(dataset="d0"), (rows, tables))
     assert result(report, "datasets", "rbp_1")["sizes"] == 4
+
+
+def family_of_ce(name: str, sizes: list[float], *, factor: float = 3.0, first_document: int = 0) -> ComparedFamily:
+    """Return a family in which CE of document i is factor * S^-0.1 * (1 + 0.2 * z_i)."""
+    rows = pd.DataFrame({"family": name, "dataset": "text", "size": [f"{s:g}" for s in sizes], "model": name})
+    rows = rows.assign(non_embedding_params=sizes, run_id=[f"{name}{s:g}" for s in sizes], vocab_size=100)
+    hardness = 1 + 0.2 * np.random.default_rng(0).standard_normal(50)
+    counts = []
+    for s in sizes:
+        nats = 100 * factor * s**-0.1 * hardness
+        document = np.arange(first_document, first_document + 50)
+        tokens = np.full(50, 100)
+        counts.append(DocumentCounts((), document, tokens, nats, np.zeros((50, 0), np.int64)))
+    return ComparedFamily(Family(name, "text", rows), counts)
+
+
+def test_levels_over_other_documents_are_independent_even_if_their_number_is_equal() -> None:
+    first, second = family_of_ce("a", [1e6]), family_of_ce("b", [1e6], factor=2.7, first_document=1)
+    difference = first.minus(second)(first.levels[0][CE], second.levels[0][CE])
+    expected = np.hypot(first.levels[0][CE].half_width(), second.levels[0][CE].half_width())
+    assert difference.half_width() == pytest.approx(expected, rel=0.02)  # the degrees of freedom differ
+
+
+@pytest.mark.parametrize("factor", [3.0, 3.0 * (1 + 1e-13), 3.0 * (1 - 1e-13)])
+def test_better_first_does_not_depend_on_the_last_bits(factor: float) -> None:
+    first, second = family_of_ce("a", [1e6, 1e7, 1e8]), family_of_ce("b", [1e6, 1e7, 1e8], factor=factor)
+    assert better_first(first, second, CE) == (first, second)
+
+
+def test_the_family_that_reaches_the_other_with_fewer_parameters_comes_first() -> None:
+    """Family b at S has the CE of family a at 2 S."""
+    first = family_of_ce("a", [1e6, 1e7, 1e8])
+    second = family_of_ce("b", [5e5, 5e6, 5e7], factor=3 * 2**-0.1)
+    assert better_first(first, second, CE) == (second, first)
