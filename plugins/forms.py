@@ -6,9 +6,6 @@ tested for itself, so that one of 20 straight laws is said to bend.
 The interval of E contains the values of E at which ln(y - E) does not curve over ln S. Its upper end is the largest
 floor that the data permit. It includes the noise of documents and the scatter of the models. E = 0 is excluded exactly
 if the law bends.
-
-Huber's estimate of alpha gives less weight to a model that is far from the law. If it differs much from alpha, a single
-model decides the law.
 """
 
 from __future__ import annotations
@@ -41,7 +38,6 @@ from rbptrack.stats import (
     check_form,
     fit_floor,
     fit_form,
-    huber_alpha,
     ks_with_enough_misses,
     laws_by_metric,
     missing_interval_clause,
@@ -50,7 +46,6 @@ from rbptrack.stats import (
 
 GLOSSARY: Glossary = {
     "alpha": Term("exponent of A S^-α", "α"),
-    "huber": Term("alpha by Huber's method, which gives less weight to models far from the law", "α by Huber"),
     "bend": Term("coefficient of (ln S)^2 in a fit of ln y; above 0 the law bends upward", form="+.3g"),
     "p_of_bend": Term("p-value of a bend of 0, for this law alone", "p", ".3f"),
     "fit": "the outcome of the test at the 5% level; empty if no bend was found",
@@ -96,7 +91,7 @@ class Forms(Analyzer):
                 report.notes.append(f"{family}: {clause}.")
             for metric, law in by_metric.items():
                 keys = {**family.keys, "metric": metric}
-                report.add("alpha", law.alpha, **keys, beside={"huber": huber_alpha(law.s, law.y), "R2": law.r2})
+                report.add("alpha", law.alpha, **keys, beside={"R2": law.r2})
                 bend = law.bend()
                 report.add("bend", bend, **keys, beside={"p_of_bend": bend.p(), "fit": bend_text(law)})
                 _add_floor(report, keys, law)

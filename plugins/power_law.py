@@ -176,19 +176,6 @@ def _glossary_of_values(ks: Sequence[int]) -> Glossary:
     return {CE: Term("cross-entropy, nats per token", "CE", ".4f"), **rbp}
 
 
-LEADING_COLUMNS = (
-    "alpha",
-    "verdict_alpha",
-    "delta",
-    "verdict_delta",
-    "R2",
-    "held_out",
-    "bend",
-    "doubt",
-)
-"""The columns of the table `laws` that the page shows at the chosen k."""
-
-
 @dataclass(frozen=True)
 class _Fitted:
     """The counts and laws of one family on one dataset.
@@ -250,7 +237,16 @@ class PowerLaw(Analyzer):
         report.tables["laws"] = _with_verdicts(report, pd.DataFrame(law_rows))
         if is_fitted:
             report.figures["laws"] = _figure(report.tables["points"], report.tables["laws"], parse_rbp_name(metric))
-            report.leading_columns = LEADING_COLUMNS
+            report.leading_columns = (
+                "alpha",
+                "verdict_alpha",
+                "delta",
+                "verdict_delta",
+                "R2",
+                "held_out",
+                "bend",
+                "doubt",
+            )
         if "held_out" in report.questions:
             title = "held-out error at the largest size"
             held_out = report.frame("held_out").rename(columns={"held_out": title})

@@ -61,19 +61,18 @@ def draw_slice(task: Task) -> dict[str, FloatArray]:
     return {claim: np.array(values) for claim, values in outcomes.items()}
 
 
-def list_tasks(names: Sequence[str], draws: int, max_slice_draws: int = sys.maxsize) -> Iterator[Task]:
+def list_tasks(names: Sequence[str], draws: int) -> Iterator[Task]:
     """Yield the first slice of every cell, then the second slice of every cell, and so on.
 
     Args:
         names: the names of the experiments.
         draws: the number of draws of each cell.
-        max_slice_draws: the largest number of draws in a slice. An experiment may set a smaller number.
 
     """
     for slice_number in count():
         is_finished = True
         for name in names:
-            slice_draws = min(EXPERIMENTS[name].draws, max_slice_draws)
+            slice_draws = EXPERIMENTS[name].draws
             remaining = draws - slice_number * slice_draws
             if remaining > 0:
                 is_finished = False
@@ -133,7 +132,7 @@ class Results:
         partial_file.replace(self.path)
 
 
-def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, max_slice_draws: int, minutes: float) -> None:
+def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, minutes: float) -> None:
     """Make the draws in several processes, and write results as they come.
 
     Args:
@@ -141,7 +140,6 @@ def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, max_sli
         path: the CSV file.
         jobs: the number of processes.
         draws: the number of draws of each cell.
-        max_slice_draws: the largest number of draws in a slice. An experiment may set a smaller number.
         minutes: the time limit in minutes.
 
     """
@@ -149,7 +147,7 @@ def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, max_sli
     began = written_at = time.monotonic()
     ends = began + 60 * minutes
     results = Results(path, names)
-    tasks = list_tasks(names, draws, max_slice_draws)
+    tasks = list_tasks(names, draws)
     slices_by_round: dict[int, int] = {}
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         running: dict[Future[dict[str, FloatArray]], Task] = {}
@@ -179,9 +177,6 @@ def main() -> None:
     parser.add_argument("experiments", nargs="*", help=f"all by default: {', '.join(EXPERIMENTS)}")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of processes; by default one per core")
     parser.add_argument("--draws", type=int, default=0, help="number of draws per cell; 1,000 without --minutes")
-    parser.add_argument(
-        "--slice", type=int, default=sys.maxsize, help="largest number of draws in a slice, for slow machines"
-    )
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after this many minutes")
     parser.add_argument("--out", type=Path, default=CSV.parent, help="folder for validity.csv; studies/ by default")
     parser.add_argument("--table", action="store_true", help="only write the page of the documentation")
@@ -198,7 +193,6 @@ def main() -> None:
         options.out / CSV.name,
         jobs=options.jobs,
         draws=options.draws or (1000 if math.isinf(options.minutes) else sys.maxsize),
-        max_slice_draws=options.slice,
         minutes=options.minutes,
     )
 

@@ -157,8 +157,8 @@ def add_changes(report: Report, changes: Changes, *, family: str, dataset: str, 
         null, margin = change.test
         report.add("change", change.difference, **keys, metric=change.metric, null=null, margin=margin, beside=beside)
     if isfinite(changes.same_top.value):  # NaN if a rank table lacks the top tokens
-        report.add("same_top", changes.same_top, **keys, show=clip_share, beside={"moved": changes.moved_share})
-    beside = {"lost": changes.lost_share, "gained": changes.gained_share}
+        report.add("same_top", changes.same_top, **keys, show=clip_share, beside={"moved": changes.share("moved")})
+    beside = {name: changes.share(name) for name in ("lost", "gained")}
     report.add("flips", changes.mcnemar, **keys, null=0.0, ends=changes.flips.interval(), beside=beside)
     note = f"{dataset}: {_text_on_missed_damage(changes)}."
     if changes.num_units < FEW_UNITS and note not in report.notes:  # several pairs may share documents

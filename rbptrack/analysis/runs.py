@@ -122,18 +122,6 @@ class Runs(RankReader):
         mask = pd.Series(values, index, dtype="boolean")
         return self._make_selection(self.frame[mask.reindex(self.frame.index).fillna(False)])
 
-    def query(self, condition: str) -> Runs:
-        """Return the measurements for which a condition is true.
-
-        Args:
-            condition: a condition over the columns of `frame`, such as `ce < 4 and dtype == "float32"`.
-
-        Raises:
-            BadInput: the condition cannot be evaluated, or it is true for no measurement.
-
-        """
-        return self.select(Filters(where=condition))
-
     def select(self, filters: Filters) -> Runs:
         """Return the measurements that pass all filters.
 

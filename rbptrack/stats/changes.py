@@ -177,20 +177,9 @@ class Changes:
         """The number of scored tokens."""
         return int(self.a.tokens.sum())
 
-    @property
-    def moved_share(self) -> float:
-        """The share of tokens with different ranks in the two measurements."""
-        return float(self.pairs.moved.sum() / self.num_tokens)
-
-    @property
-    def lost_share(self) -> float:
-        """The share of tokens with rank 1 in the first measurement and another rank in the second."""
-        return float(self.pairs.lost.sum() / self.num_tokens)
-
-    @property
-    def gained_share(self) -> float:
-        """The share of tokens with rank 1 in the second measurement and another rank in the first."""
-        return float(self.pairs.gained.sum() / self.num_tokens)
+    def share(self, name: str) -> float:
+        """Return the share of tokens that one attribute of `PairCounts` counts: `moved`, `lost` or `gained`."""
+        return float(getattr(self.pairs, name).sum() / self.num_tokens)
 
     @property
     def num_units(self) -> int:

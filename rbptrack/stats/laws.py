@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from math import exp, nan
 
 import numpy as np
-import scipy
 
 from rbptrack.base.formatting import counted, listed
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, metric_label, rbp_name
@@ -280,35 +279,6 @@ def share_scatter(laws: Sequence[Mapping[str, Law]], families: Sequence[str]) ->
                 variance = (prior_df * total / total_df + own_df * law.scatter) / (prior_df + own_df)
                 by_metric[metric] = replace(law, shared=Scatter(variance, prior_df + own_df))
     return shared
-
-
-def huber_alpha(s: FloatArray, y: FloatArray) -> float:
-    """Return the exponent alpha of a fit with Huber's loss, which gives outliers less weight than least squares does.
-
-    Residuals of ln y within 1.345 standard deviations count squared, larger ones linearly. The standard deviation is
-    1.4826 times the median absolute residual, and is computed anew after each fit. Source: Huber, Annals of
-    Mathematical Statistics 35, 1964.
-
-    Args:
-        s: sizes S, (m,).
-        y: positive values, (m,).
-
-    """
-    x = np.log(s) - np.log(s).mean()
-    ln_y = np.log(y)
-    line = np.polyfit(x, ln_y, 1)
-    for _ in range(20):
-        scale = 1.4826 * float(np.median(np.abs(np.polyval(line, x) - ln_y)))
-        if not scale > 1e-12:  # more than half of the points lie on the line
-            break
-        fitted = scipy.optimize.least_squares(
-            lambda line: np.polyval(line, x) - ln_y, line, loss="huber", f_scale=1.345 * scale
-        )
-        moved = np.abs(fitted.x - line).max()
-        line = fitted.x
-        if moved < 1e-9:
-            break
-    return -float(line[0])
 
 
 def laws_by_metric(s: FloatArray, counts: Sequence[DocumentCounts]) -> dict[str, Law]:

@@ -156,15 +156,6 @@ class Lines:
         largest = np.abs(self.ln_y).max(axis=1, keepdims=True)
         return np.where(np.abs(deviations) > 10 * ROUNDING * (1 + largest), deviations, 0.0)
 
-    def weighted_sums(self, weights: FloatArray) -> FloatArray:
-        """Return a weighted sum of ln y for each quantity, (quantities,), with weights (m,).
-
-        A sum that may be a rounding error is 0.
-        """
-        sums = self.ln_y @ weights
-        rounding = ROUNDING * ((1 + np.abs(self.ln_y)) @ np.abs(weights))
-        return np.where(np.abs(sums) > rounding, sums, 0.0)
-
     def line_estimates(self, weights: FloatArray, models: int = 0) -> list[Estimate]:
         """Return a weighted sum of ln y for each quantity, with the error of the line.
 
@@ -188,7 +179,10 @@ class Lines:
         sampling = weights @ self.sigma @ weights
         rounding = ROUNDING * (np.abs(weights) @ np.abs(self.sigma) @ np.abs(weights))
         sampling = np.where(np.abs(sampling) <= rounding, 0.0, sampling)
-        columns = [self.weighted_sums(weights), sampling, scatter, np.full(len(self.y), df)]
+        sums = self.ln_y @ weights
+        rounding = ROUNDING * ((1 + np.abs(self.ln_y)) @ np.abs(weights))
+        sums = np.where(np.abs(sums) > rounding, sums, 0.0)
+        columns = [sums, sampling, scatter, np.full(len(self.y), df)]
         documents: list[DocumentInfluences | None] = [None] * len(self.y)
         if self.documents is not None:
             shares = self.documents.shares

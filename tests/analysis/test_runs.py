@@ -82,7 +82,7 @@ def test_names_of_runs_of_one_model_differ() -> None:
 
 def test_selected_measurements_keep_the_names_that_they_have_among_all() -> None:
     runs = runs_of_one_model()
-    assert runs.query("dtype == 'bfloat16'")["name"].tolist() == ["nano-6k/wiki@bfloat16"]
+    assert runs.select(Filters(where="dtype == 'bfloat16'"))["name"].tolist() == ["nano-6k/wiki@bfloat16"]
     assert runs[[False, False, True, False]][[True]]["name"].tolist() == ["nano-6k/code@c3"]
 
 
@@ -370,7 +370,7 @@ def test_runs_are_indexed_by_list_of_columns() -> None:
 def test_runs_are_indexed_by_mask_in_any_order_of_its_index() -> None:
     runs = example_runs(documents=5)
     mask = runs["ce"] < 3.5
-    assert len(runs[mask]) == len(runs.query("ce < 3.5")) == (runs.frame["ce"] < 3.5).sum()
+    assert len(runs[mask]) == len(runs.select(Filters(where="ce < 3.5"))) == (runs.frame["ce"] < 3.5).sum()
     assert len(runs[mask.iloc[::-1]]) == len(runs[mask])
     assert len(runs[[False] * len(runs)]) == 0
 
@@ -410,4 +410,4 @@ def test_column_size_sorts_by_parameters() -> None:
 
 
 def test_query_compares_column_size_with_text() -> None:
-    assert len(runs_of_four_sizes().query('size == "70m"')) == 1
+    assert len(runs_of_four_sizes().select(Filters(where='size == "70m"'))) == 1

@@ -31,8 +31,8 @@ def changes_of_twelve_tokens() -> Changes:
 def test_compare_counts_moved_lost_and_gained_tokens() -> None:
     changes = changes_of_twelve_tokens()
     assert changes.num_tokens == 12
-    assert changes.moved_share == pytest.approx(4 / 12)
-    assert (changes.lost_share, changes.gained_share) == (1 / 12, 2 / 12)
+    assert changes.share("moved") == pytest.approx(4 / 12)
+    assert (changes.share("lost"), changes.share("gained")) == (1 / 12, 2 / 12)
     assert changes.flips.value == pytest.approx(1 / 12)
     assert changes.same_top.value == 0.5
 
@@ -118,7 +118,7 @@ def test_compare_accepts_import_without_token_ids() -> None:
     a = rank_table([1, 2, 3], token=[5, 6, 7])
     b = rank_table([1, 2, 4], token=[-1, -1, -1])
     changes = compare([a], [b])
-    assert changes.moved_share == pytest.approx(1 / 3)
+    assert changes.share("moved") == pytest.approx(1 / 3)
     assert np.isnan(changes.same_top.value)
 
 
@@ -167,7 +167,7 @@ def test_mcnemar_of_5_deciding_documents_has_14_degrees_of_freedom() -> None:
 def test_token_that_ties_with_others_moves_only_if_its_rank_changes() -> None:
     a = rank_table([3, 3])
     b = rank_table([2, 2], ties=np.array([1, 0]))
-    assert compare([a], [b]).moved_share == 0.5
+    assert compare([a], [b]).share("moved") == 0.5
 
 
 def test_change_of_ce_covers_0_and_is_tested_at_5_percent() -> None:

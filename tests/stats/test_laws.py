@@ -15,7 +15,6 @@ from rbptrack.stats import (
     DocumentInfluences,
     cross_entropy,
     fit,
-    huber_alpha,
     ks_with_enough_misses,
     laws,
     neg_log_rbp,
@@ -196,19 +195,6 @@ def test_fit_of_sizes_on_different_documents_adds_their_variances() -> None:
     )
     squares = np.repeat(weights**2 * np.array([1e-6, 4e-6, 9e-6]), numbers)
     assert alpha.deciding_documents == pytest.approx(squares.sum() ** 2 / (squares**2).sum())
-
-
-def test_huber_alpha_is_that_of_reweighted_least_squares() -> None:
-    """A residual above 1.345 standard deviations c has the weight c / abs(residual)."""
-    s, y = points_near_law(sizes=9)
-    y[2] *= 1.5
-    x = np.log(s) - np.log(s).mean()
-    line = np.polyfit(x, np.log(y), 1)
-    for _ in range(200):
-        residuals = np.abs(np.log(y) - np.polyval(line, x))
-        limit = 1.345 * 1.4826 * np.median(residuals)
-        line = np.polyfit(x, np.log(y), 1, w=np.sqrt(np.minimum(1, limit / residuals)))
-    assert huber_alpha(s, y) == pytest.approx(-line[0], abs=1e-6)
 
 
 def test_laws_of_ratio_has_difference_of_exponents() -> None:
