@@ -158,6 +158,15 @@ def scatter_table(rows: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def _range_cells(cells: pd.DataFrame, form: str, unit: str = "") -> str:
+    """Return the median, the least and the largest result of a claim's cells, with their settings, as table cells."""
+    ordered = cells.sort_values("value", kind="stable")
+    parts = [f"{cells['value'].median():{form}}{unit}"]
+    for _, row in ordered.iloc[[0, -1]].iterrows():
+        parts += [f"{row['value']:{form}}{unit}", _settings_text(row)]
+    return " | ".join(parts)
+
+
 def power_table(rows: pd.DataFrame) -> str:
     """Return the table of what tests find. A row has the median, least and largest result of a claim's cells."""
     lines = [
@@ -165,12 +174,7 @@ def power_table(rows: pd.DataFrame) -> str:
         "|---|---:|---:|---|---:|---|---:|",
     ]
     for title, cells in _group_by_claim(rows[rows["claim"].map(kind_of) == "found"]):
-        ordered = cells.sort_values("value", kind="stable")
-        least, most = ordered.iloc[0], ordered.iloc[-1]
-        lines.append(
-            f"| {title} | {cells['value'].median():.0f} | {least['value']:.0f} "
-            f"| {_settings_text(least)} | {most['value']:.0f} | {_settings_text(most)} | {_draws_text(cells)} |"
-        )
+        lines.append(f"| {title} | {_range_cells(cells, '.0f')} | {_draws_text(cells)} |")
     return "\n".join(lines)
 
 
@@ -179,15 +183,10 @@ def other_numbers_table(rows: pd.DataFrame) -> str:
     lines = ["| number | median | least | where | most | where |", "|---|---:|---:|---|---:|---|"]
     chosen = rows["claim"].map(kind_of).isin(["share", "median", "error"])
     for title, cells in _group_by_claim(rows[chosen & (_scatter_of_cells(rows) == "")]):
-        ordered = cells.sort_values("value", kind="stable")
-        least, most = ordered.iloc[0], ordered.iloc[-1]
-        form = ".3f" if kind_of(least["claim"]) == "error" else ".0f"
-        unit = "%" if kind_of(least["claim"]) == "share" else ""
-        lines.append(
-            f"| {title} | {cells['value'].median():{form}}{unit} "
-            f"| {least['value']:{form}}{unit} | {_settings_text(least)} "
-            f"| {most['value']:{form}}{unit} | {_settings_text(most)} |"
-        )
+        kind = kind_of(cells["claim"].iloc[0])
+        form = ".3f" if kind == "error" else ".0f"
+        unit = "%" if kind == "share" else ""
+        lines.append(f"| {title} | {_range_cells(cells, form, unit)} |")
     return "\n".join(lines)
 
 
