@@ -87,14 +87,14 @@ def test_curve_is_1_at_the_size_of_the_vocabulary(write_cell: WriteCell) -> None
     assert measurement_in(folder).rbp_curve[512] == 1 == histogram.rbp(512)
 
 
-def test_standard_errors_exist_from_20_documents(write_cell: WriteCell) -> None:
-    measurement = measurement_in(write_cell(documents=20))
+def test_standard_errors_exist_from_5_documents(write_cell: WriteCell) -> None:
+    measurement = measurement_in(write_cell(documents=5))
     assert measurement.ce_se is not None
     assert 10 in measurement.rbp_se
 
 
-@pytest.mark.parametrize(("documents", "groups"), [(19, 0), (60, 19)])
-def test_standard_errors_do_not_exist_below_20_documents_or_groups(
+@pytest.mark.parametrize(("documents", "groups"), [(4, 0), (60, 4)])
+def test_standard_errors_do_not_exist_below_5_documents_or_groups(
     documents: int, groups: int, write_cell: WriteCell
 ) -> None:
     measurement = measurement_in(write_cell(documents=documents, groups=groups))
