@@ -47,11 +47,11 @@ from rbptrack.analysis.input_files import whole_number
 from rbptrack.analysis.plugin import Plugin
 from rbptrack.analysis.rank_store import SCORES
 from rbptrack.analysis.scores import plain_name
-from rbptrack.base.errors import BadInput
+from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.formatting import listed
 from rbptrack.base.validation import broken_rules
 from rbptrack.config.patterns import separate_size
-from rbptrack.measurement.build import conditions, from_numbers, from_ranks, named_fields
+from rbptrack.measurement.build import check_ranks, conditions, from_numbers, from_ranks, named_fields
 from rbptrack.measurement.columns import DTYPE_BY_COLUMN, IMPORTABLE_COLUMNS
 from rbptrack.measurement.document import MAX_TEXT_LENGTH, ROUNDING, Count, Measurement, Name, Text
 from rbptrack.ranks import CE, HEADLINE_KS, RankSums, RankTable, is_rbp_column, parse_rbp_name, rbp_ks, rbp_name
@@ -361,6 +361,10 @@ def _check_measurement(item: ImportedMeasurement, read_name: Callable[[str], tup
         return from_numbers(named, imported_as=conditions(columns), **facts)
     if not len(item.ranks):
         raise BadInput(f"{_place_prefix(item.place)}the table of ranks is empty")
+    try:
+        check_ranks(item.ranks)
+    except RbptrackError as error:
+        raise BadInput(f"{_place_prefix(item.place)}{error}") from error
     return _check_against_ranks(item, item.ranks, named, conditions(columns), facts)
 
 

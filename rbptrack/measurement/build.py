@@ -163,7 +163,7 @@ def faults_of_ranks(measurement: Measurement, folder: Path) -> Iterator[str]:
     for piece in RankTable.read_pieces(folder / RANKS_FILE):
         if piece.vocab_size != measurement.vocab_size:
             raise RbptrackError(f"vocab_size is {measurement.vocab_size}, but {RANKS_FILE} says {piece.vocab_size}")
-        last_document = _check_piece(piece, last_document, len(documents) if documents is not None else None)
+        last_document = check_ranks(piece, last_document, len(documents) if documents is not None else None)
         sums.add(piece)
     if last_document < 0:
         raise RbptrackError(f"{RANKS_FILE} has no ranks")
@@ -218,8 +218,8 @@ def _read_documents(path: Path) -> pa.Table | None:
     return table
 
 
-def _check_piece(piece: RankTable, last_document: int, num_documents: int | None) -> int:
-    """Check the values of a piece of a rank table, and return the number of its last document.
+def check_ranks(piece: RankTable, last_document: int = -1, num_documents: int | None = None) -> int:
+    """Check the values of a rank table or of a piece of one, and return the number of its last document.
 
     Args:
         piece: whole documents of the table.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,13 @@ def test_check_imported_accepts_valid_row_or_raises_bad_input(columns: dict[str,
     assert checked.model
     assert checked.ce is not None or checked.rbp
     assert Measurement.model_validate(checked.model_dump()) == checked
+
+
+@pytest.mark.parametrize("column", [{"greater": [9, 64]}, {"position": [1, 0]}, {"logprob": [-1.0, math.nan]}])
+def test_check_imported_refuses_ranks_that_verify_would_call_damaged(column: dict[str, list[float]]) -> None:
+    item = ImportedMeasurement({"model": "a", "dataset": "w"}, ranks=rank_table([1, 2], **column))
+    with pytest.raises(BadInput):
+        check_imported(Path("x"), [item])
 
 
 def test_check_imported_computes_metrics_and_counts_from_ranks() -> None:
