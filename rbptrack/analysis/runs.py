@@ -153,6 +153,7 @@ class Runs(RankReader):
         copied = copy(self)
         copied.frame = self.frame.copy()
         copied._counts_cache = self._counts_cache
+        copied.unreadable = self.unreadable
         return copied
 
     def row(self, word: str) -> pd.Series:
