@@ -74,8 +74,15 @@ class RankHistogram:
         """Read a histogram from a file. Raises RbptrackError if the file is damaged or is not a histogram of ranks."""
         table = read_table(path)
         vocab_size = vocab_size_of(table.schema, path)
-        if table.column_names != ["rank", "count", "logprob"]:
-            raise RbptrackError(f"{path} is not a histogram of ranks: columns {table.column_names}")
+        types = [pa.types.is_integer, pa.types.is_integer, pa.types.is_floating]
+        has_types = all(has_type(kind) for has_type, kind in zip(types, table.schema.types, strict=False))
+        if (
+            table.column_names != ["rank", "count", "logprob"]
+            or not has_types
+            or any(column.null_count for column in table.columns)
+        ):
+            stored = ", ".join(f"{field.name} ({field.type})" for field in table.schema)
+            raise RbptrackError(f"{path} is not a histogram of ranks: its columns are {stored}")
         columns = {name: table.column(name).to_numpy() for name in table.column_names}
         return cls(**columns, vocab_size=vocab_size)
 

@@ -329,6 +329,15 @@ def test_read_refuses_files_that_are_not_rank_tables(metadata: dict[str, str], t
         RankHistogram.read(path)
 
 
+@pytest.mark.parametrize("column", [["1", "2"], [[1], [2]], [1.0, 2.0], [None, 2]])
+def test_read_refuses_a_histogram_with_ranks_of_another_type(column: list[Any], tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    table = pa.table({"rank": column, "count": [3, 4], "logprob": [-1.0, -2.0]})
+    write_table(path, table.replace_schema_metadata({"rbptrack.vocab_size": "9"}))
+    with pytest.raises(RbptrackError, match=re.escape(str(path))):
+        RankHistogram.read(path)
+
+
 def test_read_of_a_file_that_does_not_exist_raises_missing_artifact(tmp_path: Path) -> None:
     with pytest.raises(MissingArtifact):
         RankTable.read(tmp_path / "z.parquet")
