@@ -78,9 +78,11 @@ def compare(
     if form and form != "json":
         write_figures(pair, [analysis], Path("figures"), form, width=width)
     num_unreadable = print_unreadable(runs, [analysis])
-    exit_code, judgement = (1 if num_unreadable else 0), ""
+    exit_code, judgement = 0, ""
     if tolerance is not None:
         exit_code, judgement = _judge(changes, tolerance)
+    if num_unreadable:  # incomplete results must not pass a gate
+        exit_code = 1
     if form == "json":
         print_json(
             {

@@ -207,6 +207,15 @@ def test_commands_fail_and_keep_a_damaged_file_that_makes_their_results_incomple
     assert path.read_bytes() == cut
 
 
+def test_compare_with_a_tolerance_fails_if_a_file_is_damaged(
+    run_in_store: RunCommand, damaged_file: Callable[[str], Path]
+) -> None:
+    command = "compare nano-6k/code nano-15k/code --tolerance 100"
+    assert run_in_store(command)[0] == 3  # too few documents
+    damaged_file("tokens.json")
+    assert run_in_store(command)[0] == 1
+
+
 def test_report_methods_prints_models_texts_and_versions(run_in_store: RunCommand) -> None:
     code, out, _ = run_in_store("report --methods --dataset code")
     assert code == 0
