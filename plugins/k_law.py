@@ -1,8 +1,8 @@
 """The law in k: -ln RBP_k = B k^-beta at a fixed model (table 1, figure 9 and eq. 10 of arXiv 2510.20387).
 
 The slope is fitted by least squares of ln(-ln RBP_k) on ln k. The k are integers that are evenly spaced in ln k. A k is
-left out if fewer than 10 tokens of the model have a rank above k. R^2 of such curves is near 1 whatever their shape.
-The report therefore contains the largest distance of a point from the line, and no R^2.
+left out if fewer than 10 tokens of the model have a rank above k, or if RBP_k is 0. R^2 of such curves is near 1
+whatever their shape. The report therefore contains the largest distance of a point from the line, and no R^2.
 """
 
 from __future__ import annotations

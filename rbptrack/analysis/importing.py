@@ -251,7 +251,7 @@ def family_and_size(model: str) -> tuple[str, str]:
 def check_imported(
     path: Path, items: Iterable[Imported], read_name: Callable[[str], tuple[str, str]] = family_and_size
 ) -> CheckedContent:
-    """Check the objects that an importer yields, and return them as rows.
+    """Check the objects that an importer yields, and return their content.
 
     Args:
         path: the file or folder, for error messages.
@@ -312,7 +312,7 @@ def _checked_content(
 
 
 def _differing_columns(first: Measurement | ScoreRow, second: Measurement | ScoreRow) -> list[str]:
-    """Return the columns in which two rows differ. Notes are not compared."""
+    """Return the columns in which two rows differ. Notes and the curve of RBP_k are not compared."""
     first_values = first.model_dump(exclude={"notes"})
     second_values = second.model_dump(exclude={"notes"})
     return [name for name in first_values if first_values[name] != second_values[name] and name != "rbp_curve"]

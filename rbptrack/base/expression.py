@@ -26,7 +26,8 @@ _TRUTH = "true or false"
 def rows_that_pass(frame: pd.DataFrame, condition: str) -> pd.DataFrame:
     """Return the rows of a table for which a condition is true.
 
-    The syntax tree of the condition is checked before pandas evaluates it. All numbers are computed with as floats.
+    The syntax tree of the condition is checked before pandas evaluates it. Numbers are converted to floats before they
+    are used.
 
     Args:
         frame: the table. Only its columns are known to the condition.

@@ -118,7 +118,10 @@ def _root(
 
 
 def main() -> int:
-    """Run the command in `sys.argv`. Returns the exit code: 0 for success, 1 for a failure, 2 for bad input."""
+    """Run the command in `sys.argv`. Returns the exit code.
+
+    It is 0 for success, 1 for a failure, 2 for bad input, and 3 if `compare` cannot decide. A signal has its own code.
+    """
     search_garbage_rarely()
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     # If other programs use the cores, OpenMP's spinning threads slow a small model 25-fold.
@@ -137,16 +140,18 @@ def main() -> int:
 def _run_command(words: list[str]) -> int:
     if "_RBPTRACK_COMPLETE" in os.environ:
         insert_measure(os.environ)
+    words = _add_default_command(words)
     _check_experiment_id(words)
     with stop_signals_raise():
-        return app(_add_default_command(words), prog_name=program_name(), standalone_mode=False) or 0
+        return app(words, prog_name=program_name(), standalone_mode=False) or 0
 
 
 def _check_experiment_id(words: list[str]) -> None:
     """Raise BadInput if only the variable MLFLOW_EXPERIMENT_ID names an experiment, which rbptrack does not read."""
     if not os.environ.get("MLFLOW_EXPERIMENT_ID") or os.environ.get("MLFLOW_EXPERIMENT_NAME"):
         return
-    if not words or words[0] in _NEED_NO_STORE or "--help" in words or any("experiment" in word for word in words):
+    asks_for_help = not {"--help", "-h"}.isdisjoint(words)
+    if words[0] in _NEED_NO_STORE or asks_for_help or any("experiment" in word for word in words):
         return
     raise BadInput(
         "MLFLOW_EXPERIMENT_ID is set, but rbptrack needs the name of an experiment: set MLFLOW_EXPERIMENT_NAME, or "

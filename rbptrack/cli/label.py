@@ -26,7 +26,7 @@ def label(
 
     Example: rbptrack label --model 'a-l*' family=mine size=7m
     """
-    if not selection.filters or not any(vars(selection.filters).values()):
+    if not any(vars(selection.filters).values()):
         raise BadInput("name the measurements to label, for example with --model NAME. rbptrack list prints them")
     values = {}
     for word in labels:

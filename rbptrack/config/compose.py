@@ -36,7 +36,7 @@ _SWEEP_KEYS = [field.name for field in fields(Config) if field.name not in _CELL
 def compose(words: Sequence[str]) -> list[Config]:
     """Compose the config of each cell that the words of a command line ask for, such as `model=pythia/*`.
 
-    Raises BadInput if a word cannot be read, and as `compose_cells`.
+    Raises BadInput if a word cannot be read, or if a cell breaks a rule.
     """
     return compose_cells(read_words(words))
 

@@ -17,7 +17,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, DocumentSums, FloatArray, RankTable, rbp_name
 from rbptrack.ranks.names import check_k
 from rbptrack.stats.documents import MIN_UNITS, deciding_documents, degrees_of_freedom, estimate
-from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.estimate import LEVEL, Estimate
 
 SumsT = TypeVar("SumsT", bound=DocumentSums)
 
@@ -340,7 +340,7 @@ def judge(changes: Sequence[Change], tolerance: float, documents: int) -> Answer
         worse_by = change.worsening
         p = worse_by.p(tolerance)
         one_sided = p / 2 if worse_by.value > tolerance else 1 - p / 2
-        if one_sided * len(changes) < 0.05:
+        if one_sided * len(changes) < 1 - LEVEL:
             return "worse"
         _, high = worse_by.interval()
         within = within and high <= tolerance

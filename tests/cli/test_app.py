@@ -65,7 +65,8 @@ def test_experiment_that_only_an_id_names_is_refused(run_command: RunCommand, mo
     monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
     assert run_command("list")[0] == 2
     assert "MLFLOW_EXPERIMENT_NAME" in run_command("model=nano/6k")[2]
-    assert run_command("list --help")[0] == 0
+    for words in ("list --help", "list -h", "help list", "version", ""):
+        assert run_command(words)[0] == 0
 
 
 SLOW_IMPORTS = ("torch", "mlflow", "transformers", "pandas", "hydra", "altair")
