@@ -52,7 +52,7 @@ from rbptrack.reporting.vega import show_without_network
 from rbptrack.sources.pin import pin_model
 from rbptrack.sources.server import ServedModel, find_served_model
 from rbptrack.stats.laws import laws_by_metric
-from rbptrack.sweep.measuring import describe_architecture, describe_model, measure_loaded
+from rbptrack.sweep.loaded import measure_loaded
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.training import active_run_id, link_training_run
 
@@ -404,6 +404,7 @@ def _measure_in_folder(
     """Measure a corpus with a model, one thread at a time. Writes the ranks and the record into a folder."""
     from rbptrack.engine import Transformers
     from rbptrack.models.causal import evaluation_mode, split_model
+    from rbptrack.models.describe import describe_model
     from rbptrack.models.tokenizer import rules_hash
 
     began = time.time()
@@ -482,6 +483,7 @@ def _measure_served(
     """Measure a corpus with a model on a server. Writes the ranks and the record into a folder."""
     from rbptrack.engine import Served
     from rbptrack.models.architecture import count_parameters, vocab_size
+    from rbptrack.models.describe import describe_architecture
     from rbptrack.models.tokenizer import rules_hash
 
     began = time.time()

@@ -17,7 +17,8 @@ from rbptrack.config.compose import checked_config, readable_errors, words_for_h
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.registration import register
 from rbptrack.console.output import print_text
-from rbptrack.sweep.measuring import Failed, Found, measure_cell
+from rbptrack.sweep.measuring import measure_cell
+from rbptrack.sweep.outcomes import Failed, Found
 from rbptrack.sweep.resolver import resolve
 from rbptrack.tracking import Store
 

@@ -17,7 +17,8 @@ from rbptrack.console.output import print_text
 from rbptrack.console.progress import spinner
 from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.cost import Planner
-from rbptrack.sweep.measuring import Failed, Found, Outcome, deliver_finished, failure_file, measure_cells
+from rbptrack.sweep.measuring import deliver_finished, failure_file, measure_cells
+from rbptrack.sweep.outcomes import Failed, Found, Outcome
 from rbptrack.tracking import Store
 
 JOB_SECONDS = 300.0

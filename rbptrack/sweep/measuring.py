@@ -2,145 +2,33 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, file_access_error, first_line
+from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import duration
-from rbptrack.base.parquet import write_table
 from rbptrack.base.process import raise_for_last_signal
-from rbptrack.config.paths import cells_folder
-from rbptrack.config.schema import Config, Rank
 from rbptrack.console.output import print_text
-from rbptrack.console.progress import token_bar
-from rbptrack.measurement.build import from_ranks
-from rbptrack.measurement.describe import config_yaml
-from rbptrack.measurement.document import Measurement, measurement_title
-from rbptrack.measurement.files import (
-    CONFIG_FILE,
-    DOCUMENTS_FILE,
-    HISTOGRAM_FILE,
-    RECORD_FILE,
-    TOKENS_FILE,
-    UNSCORED_FILE,
-)
-from rbptrack.measurement.record import MeasurementRecord, read_measurement
+from rbptrack.measurement.files import RECORD_FILE
+from rbptrack.measurement.record import read_measurement
 from rbptrack.sources.manifest import check_unchanged
 from rbptrack.sweep.cells import Cell
+from rbptrack.sweep.loaded import measure_loaded
+from rbptrack.sweep.outcomes import Failed, Found, Measured, Outcome
 from rbptrack.tracking import Outbox, Store
 
 if TYPE_CHECKING:  # these modules import torch and transformers, which are loaded only to run a model
-    from transformers import PreTrainedTokenizerBase
-
     from rbptrack.corpus.sequences import Corpus
     from rbptrack.engine import Engine, Ranked
-    from rbptrack.models.architecture import ParameterCounts
-    from rbptrack.models.causal import CausalModel
     from rbptrack.sweep.load import Loader
-
-log = logging.getLogger(__name__)
-
-TITLE_WIDTH = 24
-"""The width of the column of titles in the lines of a sweep, if no title is longer."""
-
-_HIGH_CE_NATS = 0.5  # a CE above ln |V| by more than this gets a note; untrained weights stay below it
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The outcome of a cell that was measured.
-
-    Attributes:
-        title: the title of the cell.
-        measurement: the measurement.
-        run_id: the ID of the run in the store; empty if the measurement is not delivered.
-        delivery_error: why the delivery failed; the measurement then waits on disk. Empty without an error.
-
-    """
-
-    title: str
-    measurement: Measurement
-    run_id: str = ""
-    delivery_error: str = ""
-
-    def line(self, title_width: int = TITLE_WIDTH) -> str:
-        """Return the line about this outcome that the terminal shows."""
-        measurement = self.measurement
-        parts = [f"{self.title:<{title_width}} CE {measurement.ce:.3f}"]
-        if measurement.rbp:
-            nearest_to_10 = min(measurement.rbp, key=lambda k: max(k / 10, 10 / k))
-            parts.append(f"RBP_{nearest_to_10} {measurement.rbp[nearest_to_10]:.3f}")
-        parts.append(f"{measurement.num_tokens:>11,.0f} tokens")
-        if measurement.tokens_per_second is not None:
-            parts.append(f"{measurement.tokens_per_second:,.0f} tok/s")
-        if self.delivery_error:
-            parts.append("waits for the store")
-        return "  ".join(parts)
-
-
-@dataclass(frozen=True)
-class Found:
-    """The outcome of a cell that is already measured.
-
-    Attributes:
-        title: the title of the cell.
-        run_id: the ID of the run in the store.
-
-    """
-
-    title: str
-    run_id: str
-
-    def line(self, title_width: int = TITLE_WIDTH) -> str:
-        """Return the line about this outcome that the terminal shows."""
-        return f"{self.title:<{title_width}} already measured"
-
-
-@dataclass(frozen=True)
-class Failed:
-    """The outcome of a cell that could not be measured.
-
-    Attributes:
-        title: the title of the cell.
-        message: why it failed, in one line.
-        bad_input: whether it failed because of a mistake in what the user asked for.
-
-    """
-
-    title: str
-    message: str
-    bad_input: bool = False
-
-    @classmethod
-    def from_error(cls, title: str, error: Exception) -> Failed:
-        """Make the outcome of a cell that ended with an error. If the error is unexpected, log its traceback."""
-        expected_error = error if isinstance(error, RbptrackError) else file_access_error(error, cells_folder())
-        if expected_error is None:
-            log.error("%s failed", title, exc_info=error)
-            message = f"{type(error).__name__}: {first_line(error)}"
-        else:
-            message = " ".join(str(expected_error).split())
-        return cls(title, message, bad_input=isinstance(error, BadInput))
-
-    def line(self) -> str:
-        """Return the line about this outcome that the terminal shows."""
-        return f"{self.title}  failed: {self.message}"
-
-
-Outcome = Measured | Found | Failed
-"""How a cell ended."""
 
 
 def measure_cells(
@@ -325,6 +213,7 @@ def _measure(cell: Cell, store: Store, loader: Loader, next_cell: Cell | None) -
 def _make_engine(cell: Cell, loader: Loader) -> tuple[Engine, Corpus, dict[str, Any]]:
     """Make the engine for a cell. Returns it with the corpus and the fields that the model determines."""
     from rbptrack.engine import Served, Transformers
+    from rbptrack.models.describe import describe_architecture, describe_model
 
     config = cell.config
     if cell.served is None:
@@ -335,126 +224,6 @@ def _make_engine(cell: Cell, loader: Loader) -> tuple[Engine, Corpus, dict[str, 
     corpus = loader.checked_corpus(cell)
     fields = describe_architecture(architecture, loader.parameters(cell.weights))
     return Served(config.model, cell.served, corpus, vocab_size, config.engine), corpus, fields
-
-
-def measure_loaded(
-    folder: Path,
-    config: Config,
-    engine: Engine,
-    corpus: Corpus,
-    tokenizer: PreTrainedTokenizerBase,
-    describe: Callable[[Ranked], dict[str, Any]],
-    *,
-    began: float,
-    notes: Sequence[str] = (),
-    show_bar: bool = True,
-) -> tuple[Ranked, MeasurementRecord]:
-    """Measure a corpus with an engine. Writes the ranks, the other files and the record into a folder.
-
-    Args:
-        folder: the folder for the files of the measurement.
-        config: the configuration of the cell.
-        engine: what computes the scores.
-        corpus: the dataset as sequences of the model's tokens.
-        tokenizer: the model's tokenizer.
-        describe: a function that returns the fields of the measurement that follow neither from its ranks nor from the
-            corpus.
-        began: when the measurement began, in seconds since 1970.
-        notes: remarks that a reader of the metrics must know.
-        show_bar: whether to show a progress bar.
-
-    Raises:
-        BadInput: every k is larger than the vocabulary.
-        MeasurementError: a logit is NaN or infinite, or memory does not suffice for a single sequence.
-
-    """
-    from rbptrack.engine import measure
-
-    name = measurement_title(config.model.name, config.dataset.name)
-    ks, notes_on_ks = _usable_ks(config, engine.vocab_size)
-    with token_bar(corpus.num_targets, name, hidden=not show_bar) as progress:
-        ranked = measure(
-            engine,
-            corpus,
-            ks=ks,
-            folder=folder,
-            strict=config.rank is Rank.strict,
-            progress=progress.update,
-        )
-    documents = corpus.document_table()
-    groups = documents["group"].astype(str).tolist() if "group" in documents.columns else ()
-    measurement = from_ranks(
-        {**describe(ranked), "documents_hash": corpus.texts_hash, "documents": len(corpus.document_ids)},
-        ranked.sums,
-        groups=groups,
-        notes=(*ranked.notes, *notes, *notes_on_ks, *_note_on_high_ce(config.dataset.name, ranked, engine.vocab_size)),
-        **ranked.results(),
-    )
-    token_texts = corpus.token_texts(tokenizer, ranked.first_choices())
-    ranked.sums.histogram.write(folder / HISTOGRAM_FILE)
-    write_table(folder / DOCUMENTS_FILE, pa.Table.from_pandas(documents, preserve_index=False))
-    write_table(folder / UNSCORED_FILE, pa.Table.from_pandas(corpus.unscored_table(), preserve_index=False))
-    write_whole(folder / TOKENS_FILE, json.dumps({str(token): text for token, text in token_texts.items()}))
-    write_whole(folder / CONFIG_FILE, config_yaml(config))
-    record = MeasurementRecord(measurement=measurement, began=began)
-    record.write(folder)
-    return ranked, record
-
-
-def describe_model(model: CausalModel) -> dict[str, Any]:
-    """Return the fields of a measurement that the loaded model determines."""
-    fields: dict[str, Any] = {
-        "architecture": model.architecture,
-        "weights": model.quantisation,
-        "non_embedding_params": model.non_embedding_params,
-        "total_params": model.total_params,
-        "device": str(model.device),
-    }
-    if model.reference is not None:
-        fields["reference_params"] = model.reference.model.total_params
-    return fields
-
-
-def describe_architecture(architecture: Any, parameters: ParameterCounts) -> dict[str, Any]:
-    """Return the fields of a measurement that the transformers config of a model determines, for a model elsewhere."""
-    from rbptrack.models.quantised import describe_quantisation
-
-    return {
-        "architecture": str(architecture.model_type),
-        "weights": describe_quantisation(architecture),
-        "non_embedding_params": parameters.non_embedding,
-        "total_params": parameters.total,
-    }
-
-
-def _usable_ks(config: Config, vocab_size: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return the values of k up to the size of the vocabulary, and a note that names larger ones.
-
-    Raises BadInput if every k is larger than the vocabulary.
-    """
-    requested = tuple(dict.fromkeys(config.k.values))
-    usable = tuple(k for k in requested if k <= vocab_size)
-    too_large = [str(k) for k in requested if k > vocab_size]
-    if not usable:
-        raise BadInput(
-            f"k must be at most {vocab_size}, the vocabulary of {config.model.name}; got {', '.join(too_large)}"
-        )
-    if not too_large:
-        return usable, ()
-    verb = "is" if len(too_large) == 1 else "are"
-    return usable, (f"k={', '.join(too_large)} {verb} left out: the vocabulary has only {vocab_size:,} entries",)
-
-
-def _note_on_high_ce(dataset: str, ranked: Ranked, vocab_size: int) -> tuple[str, ...]:
-    """Return a note if CE is far above the CE of a uniform guess over the vocabulary. Otherwise return no note."""
-    ce = ranked.sums.histogram.ce
-    ce_of_uniform_guess = math.log(vocab_size)
-    if ce <= ce_of_uniform_guess + _HIGH_CE_NATS:
-        return ()
-    return (
-        f"CE on {dataset} is {ce:.2f}, far above ln |V| = {ce_of_uniform_guess:.2f}, the CE of a uniform "
-        "guess: check that weights and tokenizer belong to the same model",
-    )
 
 
 def _deliver(cell: Cell, store: Store) -> Measured:

@@ -21,8 +21,8 @@ from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.measurement.document import Label, measurement_title, names_of
 from rbptrack.sweep.backends import make_backend
 from rbptrack.sweep.cells import Cell
-from rbptrack.sweep.measuring import TITLE_WIDTH, Failed, Found, Measured, Outcome
 from rbptrack.sweep.messages import failure_cause, failure_lines, note_lines
+from rbptrack.sweep.outcomes import TITLE_WIDTH, Failed, Found, Measured, Outcome
 from rbptrack.sweep.resolver import Resolver
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.names import READING_FILE

@@ -11,7 +11,8 @@ import pytest
 
 from rbptrack import engine, sweep
 from rbptrack.config.paths import embedded
-from rbptrack.sweep.measuring import Failed, Measured, deliver_finished, measure_cell
+from rbptrack.sweep.measuring import deliver_finished, measure_cell
+from rbptrack.sweep.outcomes import Failed, Measured
 from rbptrack.tracking import Store
 from tests.sweep.conftest import Configs, raising
 

@@ -19,7 +19,8 @@ from rbptrack.config.schema import Config
 from rbptrack.sources import server as server_module
 from rbptrack.sweep import Resolver, plan, resolve
 from rbptrack.sweep.cells import Cell
-from rbptrack.sweep.measuring import Found, Measured, measure_cell
+from rbptrack.sweep.measuring import measure_cell
+from rbptrack.sweep.outcomes import Found, Measured
 from rbptrack.tracking import Store
 from tests.fake_vllm import FakeVllm
 from tests.sweep.conftest import Configs
