@@ -95,10 +95,13 @@ class Served(Engine):
     def run(self, batches: Iterable[Batch]) -> Generator[tuple[Batch, Scores]]:
         """Yield each batch with its scores, in order. Raises EngineFailed if a sequence cannot be scored.
 
-        Each request has a thread of its own. If the caller stops early, nobody waits for the answers to come.
+        Each request that waits for an answer has a thread. If the caller stops early, nobody waits for the answers to
+        come.
         """
         pace = _Pace(self._config.requests)
+        to_send: SimpleQueue[_Request | None] = SimpleQueue()
         answered: SimpleQueue[_Request] = SimpleQueue()
+        num_threads = 0
         waiting: deque[tuple[Batch, list[_Request]]] = deque()
         num_running = 0
         with Connection(self._model.server, self._config) as connection:
@@ -112,7 +115,12 @@ class Served(Engine):
                             num_running -= 1
                             pace.count(len(rank), connection.rejections)
                         num_running += 1
-                        threading.Thread(target=self._send, args=(connection, request, answered), daemon=True).start()
+                        if num_running > num_threads:
+                            num_threads += 1
+                            threading.Thread(
+                                target=self._send_all, args=(connection, to_send, answered), daemon=True
+                            ).start()
+                        to_send.put(request)
                     while waiting and (len(waiting) > _MAX_BATCHES or _succeeded(waiting[0][1])):
                         yield _join(*waiting.popleft())
                 while waiting:
@@ -121,14 +129,20 @@ class Served(Engine):
                 while waiting and _succeeded(waiting[0][1]):
                     yield _join(*waiting.popleft())
                 raise EngineFailed(str(error)) from error
+            finally:
+                for _ in range(num_threads):
+                    to_send.put(None)
 
-    def _send(self, connection: Connection, request: _Request, answered: SimpleQueue[_Request]) -> None:
-        """Send a request, and set its answer or the error with which it failed."""
-        try:
-            request.answer.set_result(self._score(connection, request))
-        except BaseException as error:  # the caller of `run` gets it
-            request.answer.set_exception(error)
-        answered.put(request)
+    def _send_all(
+        self, connection: Connection, to_send: SimpleQueue[_Request | None], answered: SimpleQueue[_Request]
+    ) -> None:
+        """Send requests until there is None. Set the answer of each, or the error with which it failed."""
+        while (request := to_send.get()) is not None:
+            try:
+                request.answer.set_result(self._score(connection, request))
+            except BaseException as error:  # the caller of `run` gets it
+                request.answer.set_exception(error)
+            answered.put(request)
 
     def _score(self, connection: Connection, request: _Request) -> _Answer:
         """Return the ranks and log-probabilities of the targets of a sequence.

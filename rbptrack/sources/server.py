@@ -12,8 +12,9 @@ import os
 import random
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -134,15 +135,15 @@ class Connection:
         self._lock = threading.Lock()
         self._num_active = 0  # requests that wait for an answer
         self._is_away = False
-        headers = {}
+        self._headers = {}
         key = os.environ.get(config.key_variable, "")
         if key:
             declare_secret(key)
-            headers["Authorization"] = f"Bearer {key}"
+            self._headers["Authorization"] = f"Bearer {key}"
         elif config.key_variable != EngineConfig.key_variable:
             raise BadInput(f"engine.key_variable={config.key_variable}: this environment variable does not exist")
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-        self._client = httpx2.Client(headers=headers, limits=limits)
+        self._context = httpx2.create_ssl_context()
+        self._idle: list[httpx2.Client] = []  # of one connection each: a client with many looks at all for each request
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +156,7 @@ class Connection:
         with self._lock:
             self._closed.set()
             if not self._num_active:
-                self._client.close()
+                self._close_clients()
 
     def ask(self, model: str, ids: Sequence[int], *, entries: int = 0, deadline: float = 0) -> dict[str, Any]:
         """Return the server's response to a prompt, with the ranks and log-probabilities of its tokens.
@@ -203,7 +204,11 @@ class Connection:
             with self._lock:
                 self._num_active -= 1
                 if self._closed.is_set() and not self._num_active:
-                    self._client.close()
+                    self._close_clients()
+
+    def _close_clients(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
 
     def _request(self, path: str, body: Mapping[str, Any] | None, deadline: float) -> dict[str, Any]:
         ends = time.monotonic() + deadline
@@ -276,7 +281,10 @@ class Connection:
         timeout = httpx2.Timeout(self._timeout, connect=_CONNECT_SECONDS)  # of each piece of the answer
         content = bytearray()
         method = "GET" if body is None else "POST"
-        with self._client.stream(method, self.address + path, json=body, timeout=timeout) as response:
+        with (
+            self._client() as client,
+            client.stream(method, self.address + path, json=body, timeout=timeout) as response,
+        ):
             for piece in response.iter_bytes():
                 content += piece
                 if time.monotonic() > ends:
@@ -285,6 +293,19 @@ class Connection:
                     raise BadInput(f"{self.address}{path}: the answer has more than {_MAX_ANSWER // 2**20} MiB")
             location = response.headers.get("Location", "") if response.is_redirect else ""
             return response.status_code, bytes(content), location
+
+    @contextmanager
+    def _client(self) -> Iterator[httpx2.Client]:
+        """Lend a client that no other thread uses."""
+        with self._lock:
+            client = self._idle.pop() if self._idle else None
+        if client is None:
+            client = httpx2.Client(headers=self._headers, verify=self._context)
+        try:
+            yield client
+        finally:
+            with self._lock:
+                self._idle.append(client)
 
     def _count_loss(self) -> None:
         with self._lock:
