@@ -151,6 +151,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
     _answers: list[_Answer] = field(default_factory=list, repr=False)
+    _rows: dict[str, list[int]] = field(default_factory=dict, repr=False)  # the indices of answers, by question
     _rows_of_few_documents: dict[tuple[str, str, str], list[str]] = field(default_factory=dict, repr=False)
     _results: pd.DataFrame | None = field(default=None, repr=False)
     _frames: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)  # of questions, since the last `add`
@@ -233,6 +234,7 @@ class Report:
                 side="above" if estimate.value > null else "below",
                 is_within_margin=low >= null - margin and high <= null + margin,
             )
+        self._rows.setdefault(question, []).append(len(self._answers))
         self._answers.append(answer)
         self._results = None
         self._frames.clear()
@@ -277,7 +279,7 @@ class Report:
     @property
     def questions(self) -> list[str]:
         """The questions that have results, in the order in which they were added."""
-        return list(dict.fromkeys(answer.row["question"] for answer in self._answers))
+        return list(self._rows)
 
     def frame(self, question: str) -> pd.DataFrame:
         """Return the results of one question, without the columns of other questions.
@@ -289,8 +291,7 @@ class Report:
         return self._frames[question].copy()
 
     def _compute_frame(self, question: str) -> pd.DataFrame:
-        results = self._current_results()
-        tested = results[results["question"] == question].reset_index(drop=True)
+        tested = self._current_results().iloc[self._rows.get(question, [])].reset_index(drop=True)
         # `results` holds whole numbers as float if other questions lack the column. Here they stay whole numbers.
         rows = pd.DataFrame([answer.row for answer in self._answers_to(question)])
         names = [*COLUMNS[1:], *self.case_columns(question), *self.beside_columns(question)]
@@ -348,7 +349,7 @@ class Report:
         return texts
 
     def _answers_to(self, question: str) -> list[_Answer]:
-        return [answer for answer in self._answers if answer.row["question"] == question]
+        return [self._answers[row] for row in self._rows.get(question, [])]
 
     def _repr_html_(self) -> str:
         """Return the headline, a table for each question, and the notes as HTML for notebooks."""
