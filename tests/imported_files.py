@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rbptrack.analysis.importing import CheckedContent, Importer, check_imported
+from rbptrack.analysis.importing import Importer
+from rbptrack.exchange import CheckedContent, check_imported
 
 
 def write_file(path: Path, content: str | bytes) -> Path:

@@ -25,6 +25,7 @@ from rbptrack.analysis.input_files import (
     read_rows,
     whole_number,
 )
+from rbptrack.analysis.model_names import canonical_name, hub_id, plain_name
 from rbptrack.analysis.pairs import (
     CHANGES_GLOSSARY,
     add_changes,
@@ -40,7 +41,6 @@ from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_
 from rbptrack.analysis.rank_store import SCORES, Unreadable, WithoutRanks
 from rbptrack.analysis.report import Glossary, Report, Term
 from rbptrack.analysis.runs import Filters, Runs
-from rbptrack.analysis.scores import hub_id, join_scores, last_checkpoints, plain_name, unused_scores
 from rbptrack.base.errors import BadInput, RbptrackError, shortened_list
 from rbptrack.base.escape import file_part
 from rbptrack.base.files import read_small
@@ -78,6 +78,7 @@ __all__ = [
     "Unreadable",
     "WithoutRanks",
     "add_changes",
+    "canonical_name",
     "clip_share",
     "column_names",
     "compare_runs",
@@ -92,8 +93,6 @@ __all__ = [
     "headline_metric",
     "hub_id",
     "join_clauses",
-    "join_scores",
-    "last_checkpoints",
     "listed",
     "load_json",
     "markdown_text",
@@ -113,7 +112,6 @@ __all__ = [
     "short_hash",
     "shortened_list",
     "split_by_facts",
-    "unused_scores",
     "verdict_clause",
     "whole_number",
     "without_conflicts",

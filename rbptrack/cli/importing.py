@@ -31,11 +31,10 @@ def import_(
     plugins_path: PluginsPath = NO_VALUES,
 ) -> int:
     """Import measurements from a bundle, from tables of metrics or ranks, or from scores of tasks."""
-    from rbptrack.analysis.importing import CheckedContent, check_imported
     from rbptrack.analysis.plugin import make_plugin_from_words
     from rbptrack.console.progress import counting, spinner
     from rbptrack.discovery import IMPORTERS, call_plugin, find_plugins
-    from rbptrack.exchange import import_bundle, import_content, is_bundle
+    from rbptrack.exchange import CheckedContent, check_imported, import_bundle, import_content, is_bundle
 
     path = user_path(str(path))
     if not path.exists():
@@ -131,7 +130,7 @@ def _make_name_reader() -> Callable[[str], tuple[str, str]]:
     If a config in conf/model has a repository of this name, it gives the family and the size. Otherwise they are read
     from the name.
     """
-    from rbptrack.analysis.importing import family_and_size
+    from rbptrack.analysis.model_names import family_and_size
     from rbptrack.config.registration import published_names
 
     published = cache(published_names)  # reads the configs on first use

@@ -40,7 +40,7 @@ def register() -> None:
     resolvers: dict[str, Callable[..., object]] = {
         "embedded": lambda path: str(embedded(path)),
         "base_name": base_name,
-        "family_of": lambda repo, path: family_and_size(repo, path)[0],
+        "family_of": family_of,
         "size_of": size_of,
         "training_tokens": training_tokens,
         "checkpoint_of": checkpoint_of,
@@ -91,12 +91,9 @@ def tokens_seen(path: str) -> int:
     return tokens if isinstance(tokens, int) and tokens > 0 else 0
 
 
-def family_and_size(repo: str, path: str) -> tuple[str, str]:
-    """Read family and size from the name of a repository or folder: (`name-base`, `1.4b`) for `org/Name-1.4B-base`.
-
-    If the name has no size, return the whole name and an empty text.
-    """
-    return separate_size(base_name(repo, path).lower())
+def family_of(repo: str, path: str) -> str:
+    """Return the name of a repository or folder without its size: `name-base` for `org/Name-1.4B-base`."""
+    return separate_size(base_name(repo, path).lower())[0]
 
 
 def size_of(repo: str, path: str, family: str) -> str:
@@ -105,7 +102,7 @@ def size_of(repo: str, path: str, family: str) -> str:
     If the name has no size, return an empty text. If the user gave another family, return the whole name instead,
     because the models of this family need different names.
     """
-    name, size = family_and_size(repo, path)
+    name, size = separate_size(base_name(repo, path).lower())
     return size or (name if family != name else "")
 
 

@@ -1,6 +1,7 @@
 """Exports and imports measurements: bundles with ranks, and files of other programs."""
 
 from rbptrack.exchange.bundle import export_bundle, import_bundle, is_bundle
+from rbptrack.exchange.checks import CheckedContent, check_imported
 from rbptrack.exchange.intake import import_content
 
-__all__ = ["export_bundle", "import_bundle", "import_content", "is_bundle"]
+__all__ = ["CheckedContent", "check_imported", "export_bundle", "import_bundle", "import_content", "is_bundle"]

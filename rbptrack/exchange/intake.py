@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rbptrack.analysis.importing import CheckedContent
-from rbptrack.analysis.scores import replaced_scores
 from rbptrack.base.formatting import counted
 from rbptrack.base.parquet import write_table
+from rbptrack.exchange.checks import CheckedContent
 from rbptrack.measurement.build import compute_histogram
 from rbptrack.measurement.files import DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE
 from rbptrack.measurement.record import MeasurementRecord
 from rbptrack.ranks import RankTable
 from rbptrack.ranks.near_copies import near_copies_in
 from rbptrack.tracking import Outbox, Store
+
+_MAX_REPLACED = 10  # the most replaced scores that are named
 
 
 def import_content(importer: str, content: CheckedContent, path: Path, store: Store) -> list[str]:
@@ -88,5 +90,32 @@ def _summary_lines(content: CheckedContent, num_new: int, earlier_scores: pd.Dat
         outcome = "already in the store" if earlier_scores is None else "imported"
         yield f"{counted(len(content.scores), 'score')} {outcome}"
     if earlier_scores is not None:
-        yield from replaced_scores(earlier_scores, content.scores)
+        yield from _replaced_scores(earlier_scores, content.scores)
     yield from content.notes
+
+
+def _replaced_scores(earlier: pd.DataFrame, imported: pd.DataFrame) -> Iterator[str]:
+    """Yield a line for each imported score that replaces another value or another number of items.
+
+    Args:
+        earlier: the scores of the store before the import, with the columns of `Runs.scores()`.
+        imported: the imported scores, with the same columns.
+
+    """
+    keys = ["model", "revision", "task"]
+    pairs = imported.merge(earlier, on=keys, suffixes=("", "_before"))
+    n, n_before = (pd.to_numeric(pairs[name], errors="coerce").fillna(0) for name in ("n", "n_before"))
+    is_same = np.isclose(pairs["score"].astype(float), pairs["score_before"].astype(float), rtol=1e-9, atol=0)
+    replaced = pairs[~is_same | (n != n_before)]
+    for pair in replaced.head(_MAX_REPLACED).to_dict("records"):
+        after = _score_and_n(pair["score"], pair["n"])
+        before = _score_and_n(pair["score_before"], pair["n_before"])
+        model = "@".join(filter(None, [pair["model"], pair["revision"]]))
+        yield f"replaced: {pair['task']} of {model} was {before} and is now {after}"
+    if len(replaced) > _MAX_REPLACED:
+        yield f"replaced: {len(replaced) - _MAX_REPLACED:,} more scores"
+
+
+def _score_and_n(score: Any, n: Any) -> str:
+    number = pd.to_numeric(n, errors="coerce")
+    return f"{float(score):.6g} (n = {'unknown' if pd.isna(number) else f'{int(number):,}'})"

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rbptrack.analysis.importing import ImportedMeasurement, check_imported
+from rbptrack.analysis.importing import ImportedMeasurement
 from rbptrack.base.errors import BadInput, MissingArtifact
 from rbptrack.base.files import sha256
 from rbptrack.exchange import bundle as bundle_module
-from rbptrack.exchange import export_bundle, import_bundle, import_content, is_bundle
+from rbptrack.exchange import check_imported, export_bundle, import_bundle, import_content, is_bundle
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Outbox, Store
 from tests.store_fixtures import WriteCell

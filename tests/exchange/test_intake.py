@@ -14,11 +14,11 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis.family import comparable_families
-from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore, check_imported
+from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore
 from rbptrack.analysis.rank_store import WithoutRanks
 from rbptrack.base.errors import StoreAway, StoreRefuses
 from rbptrack.config.paths import cells_folder
-from rbptrack.exchange import export_bundle, import_bundle, import_content
+from rbptrack.exchange import check_imported, export_bundle, import_bundle, import_content
 from rbptrack.tracking import Outbox, Store
 from tests.rank_tables import power_law_rank_table, rank_table
 
@@ -155,8 +155,7 @@ def test_import_bundle_with_numbers_that_were_corrected_later_changes_nothing(st
         import_items(store, [measurement_with(ce, seq_len=64)])
         export_bundle(store.runs(), Path(f"{ce}.zip"))
         import_bundle(Path(f"{ce}.zip"), other_store)
-    lines = import_bundle(Path("9.0.zip"), other_store)
-    assert lines == ["0 of 1 measurement imported; the others are already in the store"]
+    import_bundle(Path("9.0.zip"), other_store)
     assert other_store.runs()["ce"].tolist() == [3.5]
 
 
@@ -287,13 +286,6 @@ def test_import_content_of_scores_adds_them_once(store: Store) -> None:
     assert store.scores()[["model", "task", "score"]].to_numpy().tolist() == [["a", "arc", 0.25]]
 
 
-def test_import_content_names_the_scores_that_it_replaces(store: Store) -> None:
-    import_items(store, [ImportedScore({"model": "a", "task": "arc", "score": 0.4, "n": 2376})])
-    lines = import_items(store, [ImportedScore({"model": "a", "task": "arc", "score": 0.75, "n": 20})])
-    (line,) = [line for line in lines if "0.75" in line]
-    assert all(part in line for part in ("arc", "0.4", "2,376", "20"))
-
-
 def test_import_content_of_rows_without_dtype_gives_one_law_of_all_sizes(store: Store) -> None:
     items = []
     for i, dtype in enumerate(["nan", "float32", "float32"], start=1):
@@ -364,3 +356,15 @@ def test_imported_near_copies_are_one_group_in_every_interval(store: Store) -> N
     assert "60 documents, 30 distinct" in runs["twice-1k/twice"]["notes"]
     assert len(runs.document_counts("twice-1k/twice", [1]).tokens) == 30
     assert list(store.verify()) == []
+
+
+def test_import_content_of_scores_names_replaced_values_and_numbers_of_items(store: Store) -> None:
+    earlier = {"a": (0.4, 2376), "b": (0.5, 2376), "c": (0.6, 2376)}
+    imported = {"a": (0.75, 20), "b": (0.5, 2376), "d": (0.6, 1)}
+    lines = []
+    for scores in (earlier, imported):
+        columns = [{"model": model, "task": "sums", "score": score, "n": n} for model, (score, n) in scores.items()]
+        lines = import_items(store, [ImportedScore(row) for row in columns])
+    (line,) = [line for line in lines if "sums" in line]
+    for part in ("a", "0.4", "2,376", "0.75", "20"):
+        assert part in line

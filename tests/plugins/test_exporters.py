@@ -11,8 +11,8 @@ from huggingface_hub import DatasetCard
 from plugins.exporters.hub import DATA, Hub
 from plugins.importers.table import Table
 from rbptrack.analysis import Runs
-from rbptrack.analysis.importing import check_imported
 from rbptrack.analysis.rank_store import RankTables
+from rbptrack.exchange import check_imported
 
 ROW = {
     "run_id": "r", "family": "pythia", "size": "70m", "model": "pythia-70m", "dataset": "wiki/en",

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from plugins.importers.served import Served
-from rbptrack.analysis.importing import CheckedMeasurement
 from rbptrack.base.errors import BadInput
+from rbptrack.exchange.checks import CheckedMeasurement
 from rbptrack.ranks import MissingColumn, RankTable
 from tests.imported_files import read_checked, write_file
 

@@ -16,8 +16,8 @@ import pytest
 
 from plugins.importers.table import Table
 from rbptrack.analysis import IMPORTABLE_COLUMNS
-from rbptrack.analysis.importing import check_imported
 from rbptrack.base.errors import BadInput
+from rbptrack.exchange import check_imported
 from tests.imported_files import read_checked, write_file
 
 CASES = Path(__file__).parent / "cases"

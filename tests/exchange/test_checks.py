@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbptrack.analysis.importing import ImportedMeasurement, ImportedScore, ImportNote, check_imported
+from rbptrack.analysis.importing import ImportedMeasurement, ImportedScore, ImportNote
 from rbptrack.base.errors import BadInput
+from rbptrack.exchange import check_imported
 from rbptrack.measurement.columns import IMPORTABLE_COLUMNS
 from rbptrack.measurement.document import Measurement
 from tests.rank_tables import rank_table

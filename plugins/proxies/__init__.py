@@ -36,17 +36,16 @@ from rbptrack.analysis import (
     counted,
     differing_facts,
     format_number,
-    join_scores,
-    last_checkpoints,
     listed,
     split_by_facts,
-    unused_scores,
     without_conflicts,
     without_repeats,
 )
 from rbptrack.figures import facets
 from rbptrack.ranks import FloatArray, RankTable, rbp_name, sum_by
 from rbptrack.stats import all_equal, first_largest, significant
+
+from .scores import join_scores, last_checkpoints, unused_scores
 
 GLOSSARY: Glossary = {
     "tau": Term("Kendall's tau of the scores and the proxy, with the sign that makes higher better", "τ", "+.2f"),

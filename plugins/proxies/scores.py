@@ -9,33 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rbptrack.base.formatting import listed
-from rbptrack.config.patterns import separate_size
+from rbptrack.analysis import canonical_name, hub_id, listed, plain_name
 
-_HUB_CACHE_PATH = re.compile(r"models--(?P<repo>[^/]+)(?:/snapshots/(?P<commit>[0-9a-f]{7,64}))?(?:/|$)")
 _VARIANT = re.compile(r"\+[A-Za-z_]\w*=.*", re.DOTALL)  # the part of a name with arguments that change the weights
-_MAX_REPLACED = 10  # the most replaced scores that are named
-_BITS = re.compile(r"(?<=\d)[-_ ]?bit\b", re.IGNORECASE)
-_DECIMAL = re.compile(r"(?<=\d)_(?=\d)")
-_PATH_BEGINNINGS = ("/", "./", "../", "~")
-
-
-def plain_name(model: str) -> tuple[str, str]:
-    """Return a model's name in its usual form, and the commit that the name contains; empty if it contains none.
-
-    Slashes at the end are removed. A path in the cache of the Hugging Face Hub
-    (`.../models--EleutherAI--pythia-70m/snapshots/abc1234`) becomes the model's ID and its commit.
-    """
-    name = re.sub(r"/{2,}", "/", model.strip())
-    if cached := _HUB_CACHE_PATH.search(name):
-        return cached["repo"].replace("--", "/", 1), cached["commit"] or ""
-    return name.rstrip("/") or name, ""
-
-
-def hub_id(name: str) -> str:
-    """Return a model's name if it can be an ID on the Hugging Face Hub (`org/name`); otherwise an empty text."""
-    name = plain_name(name)[0]
-    return "" if name.startswith(_PATH_BEGINNINGS) or name.count("/") != 1 else name
 
 
 def join_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
@@ -86,32 +62,6 @@ def unused_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> Iterator[str]:
         for (_, task), group in part[_have_other_scores(part)].groupby(["row", "task"], sort=True):
             different = [f"{_model_and_revision(score)} {score['score']:.4g}" for score in group.to_dict("records")]
             yield f"{task}: one measurement has different scores, {listed(different)}. None of them is used."
-
-
-def replaced_scores(earlier: pd.DataFrame, imported: pd.DataFrame) -> Iterator[str]:
-    """Yield a line for each imported score that replaces another value or another number of items.
-
-    Args:
-        earlier: the scores of the store before the import, with the columns of `Runs.scores()`.
-        imported: the imported scores, with the same columns.
-
-    """
-    keys = ["model", "revision", "task"]
-    pairs = imported.merge(earlier, on=keys, suffixes=("", "_before"))
-    n, n_before = (pd.to_numeric(pairs[name], errors="coerce").fillna(0) for name in ("n", "n_before"))
-    is_same = np.isclose(pairs["score"].astype(float), pairs["score_before"].astype(float), rtol=1e-9, atol=0)
-    replaced = pairs[~is_same | (n != n_before)]
-    for pair in replaced.head(_MAX_REPLACED).to_dict("records"):
-        after = _score_and_n(pair["score"], pair["n"])
-        before = _score_and_n(pair["score_before"], pair["n_before"])
-        yield f"replaced: {pair['task']} of {_model_and_revision(pair)} was {before} and is now {after}"
-    if len(replaced) > _MAX_REPLACED:
-        yield f"replaced: {len(replaced) - _MAX_REPLACED:,} more scores"
-
-
-def _score_and_n(score: Any, n: Any) -> str:
-    number = pd.to_numeric(n, errors="coerce")
-    return f"{float(score):.6g} (n = {'unknown' if pd.isna(number) else f'{int(number):,}'})"
 
 
 def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
@@ -170,7 +120,7 @@ class _MeasurementNames:
             for name in {model.partition("@")[0], repo.rpartition("/")[2]} - {""}:
                 self._rows_by_short_name.setdefault(name.lower(), []).append(i)
         for name in self._rows_by_full_name | self._rows_by_short_name:
-            self._spellings.setdefault(_canonical_name(name), set()).add(name)
+            self._spellings.setdefault(canonical_name(name), set()).add(name)
         self._revisions = rows["checkpoint"].fillna("main").tolist()
         self._commits = rows["commit"].fillna("").str.removeprefix("sha256:").str.rpartition("@")[2].tolist()
 
@@ -192,7 +142,7 @@ class _MeasurementNames:
             readings.append((folders[0].lower() if len(folders) == 1 else "", last))
         for organisation, reading in readings:
             exact = (reading + suffix).lower()
-            spellings = self._spellings.get(_canonical_name(exact), set()) - {exact}
+            spellings = self._spellings.get(canonical_name(exact), set()) - {exact}
             for spelling in [exact, *(spellings if len(spellings) == 1 else ())]:
                 row = self._find_name(organisation, spelling, revision or commit)
                 if row is not None:
@@ -215,13 +165,6 @@ class _MeasurementNames:
     def _select_organisation(self, organisation: str, rows: Sequence[int]) -> list[int]:
         """Return the rows whose organisation is the given one or unknown. An empty organisation keeps all rows."""
         return [i for i in rows if not organisation or self._organisations[i] in ("", organisation)]
-
-
-def _canonical_name(name: str) -> str:
-    """Return a name in one spelling. `A-1_6b-8-bit` and `a-8bit-1.6b` have the same canonical name."""
-    model, at, revision = _DECIMAL.sub(".", _BITS.sub("bit", name.lower())).partition("@")
-    family, size = separate_size(model)
-    return "-".join(filter(None, (family, size))) + at + revision
 
 
 def _organisation(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from rbptrack.analysis.scores import join_scores, last_checkpoints, plain_name, replaced_scores, unused_scores
+from plugins.proxies.scores import join_scores, last_checkpoints, unused_scores
 
 CHECKPOINTS = pd.DataFrame(
     [
@@ -112,18 +112,6 @@ def test_join_scores_leaves_out_measurement_with_two_scores_and_names_both() -> 
 
 
 @pytest.mark.parametrize(
-    ("path", "model", "commit"),
-    [
-        ("/x/models--acme--alpha-70m/snapshots/abcdef12/", "acme/alpha-70m", "abcdef12"),
-        ("models--gpt2", "gpt2", ""),
-        ("/", "/", ""),
-    ],
-)
-def test_plain_name_reads_model_and_commit_from_path_in_hub_cache(path: str, model: str, commit: str) -> None:
-    assert plain_name(path) == (model, commit)
-
-
-@pytest.mark.parametrize(
     ("name", "measured"),
     [
         ("acme__alpha-70m", "alpha-70m"),
@@ -155,12 +143,3 @@ def test_join_scores_joins_no_similar_name(name: str, measured: list[tuple[str, 
 def test_join_scores_prefers_the_exact_spelling() -> None:
     rows = measurements(("a-1_6b", None), ("a-1.6b", None))
     assert join_scores(rows, scores_of(("a-1_6b", 0.5)))["model"].tolist() == ["a-1_6b"]
-
-
-def test_replaced_scores_names_both_values_and_numbers_of_items() -> None:
-    earlier = scores_of(("a", 0.4), ("b", 0.5), ("c", 0.6)).assign(n=2376)
-    imported = scores_of(("a", 0.75), ("b", 0.5), ("d", 0.6)).assign(n=[20, 2376, 1])
-    (line,) = replaced_scores(earlier, imported)
-    for part in ("sums", "a", "0.4", "2,376", "0.75", "20"):
-        assert part in line
-    assert list(replaced_scores(earlier, earlier)) == []
