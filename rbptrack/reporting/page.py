@@ -204,7 +204,8 @@ def _analysis_values(analysis: Analysis, *, leads: bool) -> dict[str, Any]:
 
     Args:
         analysis: the analysis. If it has no results, its line says why, and it has no details.
-        leads: whether the page begins with the first figure of this analysis. The details then leave out this figure.
+        leads: whether the page begins with the sentence and the first figure of this analysis. The details then leave
+            out both.
 
     """
     report = analysis.report or Report({})
@@ -218,7 +219,7 @@ def _analysis_values(analysis: Analysis, *, leads: bool) -> dict[str, Any]:
     return {
         "name": analysis.name.replace("_", " "),
         "line": first_clause if first_clause.endswith((".", "?")) else f"{first_clause}.",
-        "sentence": sentence if len(first_clause) > _MAX_LINE or first_clause != sentence else "",
+        "sentence": "" if leads or (first_clause == sentence and len(sentence) <= _MAX_LINE) else sentence,
         "figures": [_figure(report.term(name).title, chart) for name, chart in charts_by_name],
         "tables": [_table(table, max_rows=_MAX_ROWS) for table in analysis.results_tables],
         "glossaries": _glossaries(report, analysis.results_tables),

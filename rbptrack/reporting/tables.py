@@ -18,7 +18,7 @@ from rbptrack.base.escape import metric_part
 from rbptrack.base.formatting import estimate_text, number_text
 from rbptrack.ranks.names import CE, parse_rbp_name
 
-_NUMBER = re.compile(r"([+-]?[\d.,]+(e[+-]?\d+)?[kMBT%]?( (\(.*\)|± [\d.]+))?)?")
+_NUMBER = re.compile(r"([+-]?([\d.,]+(e[+-]?\d+)?[kMBT%]?|([\d.]+·)?10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+|∞)( (\(.*\)|± [\d.]+))?)?")
 
 KEYS = ["family", "dataset", "metric"]
 """The first key columns of every question. Further ones depend on the question."""

@@ -239,7 +239,11 @@ def test_render_explains_columns_of_one_title_below_their_own_tables() -> None:
 
 def test_render_unfolds_the_only_analyzer_of_a_page(page: str) -> None:
     assert '<details class="analyzer" open>' not in page
-    assert '<details class="analyzer" open>' in law_page(measurements(1, ["wiki"], 3), [1, 10])
+    page = law_page(measurements(1, ["wiki"], 3), [1, 10])
+    assert '<details class="analyzer" open>' in page
+    lead = re.search(r'<p class="lead"[^>]*>([^<]+)</p>', page)
+    assert lead
+    assert f"<p>{lead[1]}</p>" not in page  # the details do not repeat the sentence that begins the page
 
 
 def test_render_ends_the_line_of_an_analyzer_outside_brackets() -> None:
@@ -256,6 +260,14 @@ def test_render_aligns_columns_of_words_on_the_left() -> None:
     report.add("ce", 1.5, family="a", dataset="wiki", model="a-1m", ends=(1.0, 2.0))
     page = render(measurements(1, ["wiki"], 3), [Analysis("values", report)])
     assert re.search(r'<th class="word"[^>]*>model</th><th class="number"[^>]*>ce</th>', page)
+
+
+def test_render_aligns_powers_of_ten_on_the_right() -> None:
+    report = Report({"loss": ""})
+    report.add("loss", 1.5e-7, family="a", dataset="wiki")
+    report.add("loss", 0.25, family="b", dataset="wiki")
+    page = render(measurements(1, ["wiki"], 3), [Analysis("values", report)])
+    assert re.search(r'<td class="number">1.5·10⁻⁷</td>', page)
 
 
 def test_render_refers_to_no_other_file(page: str) -> None:
