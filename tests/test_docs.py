@@ -20,7 +20,7 @@ import rbptrack
 from rbptrack.analysis.testing import NeedsRanks, example_runs
 from rbptrack.base.errors import BadInput
 from rbptrack.cli.app import app
-from rbptrack.config.compose import compose, read_words, words_for_hydra
+from rbptrack.config.compose import compose, read_words
 from rbptrack.config.paths import embedded
 from rbptrack.discovery import ANALYZERS, IMPORTERS, find_plugins
 from studies import validity_page
@@ -101,7 +101,7 @@ def test_command_of_a_page_has_only_known_words_and_options(
     if "=" in words[0] or words[0] in _COMMANDS_WITH_OVERRIDES or words[0] == "-m":
         overrides = words[1:] if words[0] in _COMMANDS_WITH_OVERRIDES else words
         if not any(word.startswith(("hydra/", "-")) for word in overrides):
-            words_of_first_cell = words_for_hydra(read_words(["--cfg=job", *overrides]))[1:]
+            words_of_first_cell = read_words(["--cfg=job", *overrides]).words_for_hydra()[1:]
             compose([word for word in words_of_first_cell if not word.startswith("hydra.searchpath=")])
         return
     command = PROGRAM.commands[words[0]]

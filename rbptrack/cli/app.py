@@ -18,13 +18,14 @@ import typer
 from typer.exceptions import TyperException
 
 from rbptrack import __version__
-from rbptrack.base.errors import BadInput, RbptrackError, file_access_error, first_line, nearest, suggestion
+from rbptrack.base.errors import BadInput, RbptrackError, file_access_error, first_line
 from rbptrack.base.process import INTERRUPT_EXIT_CODE, Stopped, search_garbage_rarely, stop_signals_raise
 from rbptrack.cli import plugins
 from rbptrack.cli.catalogue import datasets, models
 from rbptrack.cli.compare import compare
 from rbptrack.cli.completion import insert_measure
 from rbptrack.cli.export import export
+from rbptrack.cli.hints import unknown_command_error, usage_error_text
 from rbptrack.cli.importing import import_
 from rbptrack.cli.label import label
 from rbptrack.cli.listing import list_, show
@@ -42,27 +43,7 @@ from rbptrack.console.output import print_problem, program_name
 
 TRACEBACK = "--traceback"  # accepted at any place on the command line
 
-_OTHER_NAMES = {
-    **dict.fromkeys(("eval", "evaluate", "run", "compute"), "measure model=MODEL dataset=DATASET"),
-    **dict.fromkeys(("runs", "results", "ls"), "list"),
-    **dict.fromkeys(("fit", "law", "plot"), "analyze power_law"),
-    "config": "--cfg job",
-    "model": "model=MODEL dataset=DATASET",
-    "dataset": "model=MODEL dataset=DATASET",
-}
-"""What to write for a word that is not a command."""
-
-_OTHER_WORDS = {
-    ("list", "models"): "models",
-    ("plugins", "list"): "plugins",
-    ("models", "family"): "models 'FAMILY/*'",
-    ("export", "format"): "list --format csv",
-    ("report", "html"): "report --out FILE.html",
-}
-"""What to write for a word or option that a command does not have, by the command and the word."""
-
 _MAX_QUOTED = 300  # largest number of characters of an unexpected error that are printed
-_DELETING = ("delete", "remove", "rm")
 _NEED_NO_STORE = ("--help", "-h", "--version", "plugins", "models", "datasets", "job")
 
 app = typer.Typer(
@@ -173,64 +154,11 @@ def _add_default_command(words: list[str]) -> list[str]:
         return words
     if "=" in first or first.startswith("-"):
         return ["measure", *words]
-    _check_command(first)
-    return words
-
-
-def _check_command(word: str) -> None:
-    """Raise BadInput if a word is not a command. The message suggests a similar command, model or dataset."""
     names = [command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands]
     names += [str(group.name) for group in app.registered_groups]
-    if word in names:
-        return
-    if word in _OTHER_NAMES:
-        raise BadInput(f"no command {word}.{suggestion([f'{program_name()} {_OTHER_NAMES[word]}'])}")
-    if word in _DELETING:
-        raise BadInput(f"no command {word}: delete runs in MLflow, on its page or with mlflow runs delete --run-id ID")
-    if near := nearest(word, names):
-        quoted = f"'{near[0]}'"
-        raise BadInput(f"no command {word}.{suggestion([quoted])}")
-    from rbptrack.config.command_line import config_names
-
-    for key in ("model", "dataset"):
-        if near := nearest(word, config_names(key)):
-            raise BadInput(f"no command {word}.{suggestion([f'{key}={near[0]}'])}")
-    raise BadInput(f"no command {word}. To list the commands: {program_name()} --help")
-
-
-def _error_text(error: TyperException) -> str:
-    """Return the text of an error. If an unknown option has the name of a column, suggest `--where` with the column."""
-    from rbptrack.measurement.columns import DTYPE_BY_COLUMN
-
-    context = getattr(error, "ctx", None)
-    option = getattr(error, "option_name", "")
-    column = option.lstrip("-").replace("-", "_")
-    if context is not None and len(option) == 2:  # a single letter, such as -f
-        flags = [flag for parameter in context.command.params for flag in parameter.opts]
-        if near := [flag for flag in flags if flag.startswith(f"--{option[1]}")]:
-            return f"{error.message}.{suggestion(near)}"
-    for (command, word), instead in _OTHER_WORDS.items():
-        if context is not None and context.command.name == command and word in error.message:
-            return f"{error.message}.{suggestion([f'{program_name()} {instead}'])}"
-    accepts_where = context is not None and any(option.name == "where" for option in context.command.params)
-    if accepts_where and "extra argument" in error.message:
-        return f"{error.message}. Options select measurements: --family, --size, --model or --dataset."
-    if column not in DTYPE_BY_COLUMN or not accepts_where:
-        return f"{error.format_message().rstrip('.')}."
-    value = "'VALUE'" if DTYPE_BY_COLUMN[column] == "string" else "VALUE"
-    condition = f'--where "{column} == {value}"'
-    return f"{error.message}.{suggestion([condition])}"
-
-
-def _example_or_usage(error: TyperException) -> str:
-    """Return the example from the help of the command that failed. If it has none, return the usage of the command."""
-    context = getattr(error, "ctx", None)
-    if context is None:
-        return ""
-    for line in (context.command.help or "").splitlines():
-        if line.startswith("Example: "):
-            return str(line)
-    return str(context.get_usage())
+    if first not in names:
+        raise unknown_command_error(first, names)
+    return words
 
 
 def _run_with_messages(words: list[str]) -> int:
@@ -247,7 +175,7 @@ def _run_with_messages(words: list[str]) -> int:
         print_problem("interrupted; finished measurements are saved")
         return error.code if isinstance(error, Stopped) else INTERRUPT_EXIT_CODE
     except TyperException as error:
-        print_problem(" ".join(f"{_error_text(error)} {_example_or_usage(error)}".split()))
+        print_problem(usage_error_text(error))
         return error.exit_code
     except RbptrackError as error:
         print_problem(str(error), error.trace)

@@ -67,7 +67,7 @@ def datasets(patterns: Patterns = None) -> int:
 
 
 def _select(group: str, patterns: Sequence[str]) -> list[str]:
-    from rbptrack.config.command_line import config_names
+    from rbptrack.config.choices import config_names
     from rbptrack.config.patterns import select_names
 
     return select_names(group, patterns, config_names(group))

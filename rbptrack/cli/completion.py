@@ -17,7 +17,7 @@ def complete_words(context: typer.Context, incomplete: str) -> list[str]:
 
     The parameter `words` of Typer's context holds the words before the one to complete.
     """
-    from rbptrack.config.keys import suggested_keys
+    from rbptrack.config.hints import suggested_keys
 
     previous_words = context.params.get("words") or []
     if incomplete == "=":
@@ -53,7 +53,7 @@ def _complete_value(key: str, value: str) -> list[str]:
     """Return completions of the value of a key. In a list with commas, the last element is completed."""
     if key not in GROUP_BY_KEY:
         return []
-    from rbptrack.config.command_line import config_names
+    from rbptrack.config.choices import config_names
 
     names = config_names(GROUP_BY_KEY[key])
     first_elements, comma, last_element = value.rpartition(",")

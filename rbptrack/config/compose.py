@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from enum import Enum
-from itertools import islice, product
 from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
-from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
-from yaml import YAMLError
 
-from rbptrack.base.errors import BadInput, first_line
+from rbptrack.base.errors import BadInput
 from rbptrack.config.check import check
-from rbptrack.config.command_line import CommandLine, parse_override, read_command_line
+from rbptrack.config.command_line import CommandLine, read_command_line
+from rbptrack.config.composition_errors import readable_errors
 from rbptrack.config.keys import dotted_items, is_free_key, key_types
+from rbptrack.config.overrides import overrides_of_cells, parse_override
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.patterns import GROUP_BY_KEY, is_pattern, select_names, split_list
 from rbptrack.config.registration import CELL_WITHOUT_HYDRA, training_steps
 from rbptrack.config.schema import CellConfig, Config
-
-MAX_CELLS = 10_000
-"""The largest number of cells that one command line may ask for."""
 
 _CELL_KEYS = {field.name for field in fields(CellConfig)}
 _SWEEP_KEYS = [field.name for field in fields(Config) if field.name not in _CELL_KEYS]  # equal in all cells of a sweep
@@ -46,34 +39,31 @@ def compose_cells(command: CommandLine) -> list[Config]:
 
     A key may have several values. There is one cell for each combination of values.
 
+    Hydra takes 30 ms to compose a config, so cells that differ only in the values of single keys share one. The values
+    of each cell are set in it.
+
     Raises:
         BadInput: a value is not allowed, there are more than 10,000 cells, or a key of the whole sweep has several
             values.
 
     """
-    configs = [checked_config(composed) for composed in _compose_cells(command)]
-    first = configs[0]
+    swept_keys = _swept_keys(command.overrides)
+    composed_by_choices: dict[tuple[str, ...], DictConfig] = {}
+    configs = []
+    for overrides in overrides_of_cells(command.overrides):
+        values = [override for override in overrides if override.partition("=")[0] in swept_keys]
+        choices = tuple(override for override in overrides if override not in values)
+        if choices not in composed_by_choices:
+            composed_by_choices[choices] = _compose_cell(overrides, command)
+        composed = composed_by_choices[choices]
+        with readable_errors():
+            for override in map(parse_override, values):
+                OmegaConf.update(composed, override.key_or_group, override.value())
+        configs.append(checked_config(composed))
     for key in _SWEEP_KEYS:
-        if any(getattr(config, key) != getattr(first, key) for config in configs):
+        if any(getattr(config, key) != getattr(configs[0], key) for config in configs):
             raise BadInput(f"{key} cannot be swept over: it belongs to the whole sweep, so give one value")
     return configs
-
-
-def words_for_hydra(command: CommandLine) -> list[str]:
-    """Return the words that `hydra.main` needs for a command line.
-
-    `--multirun` is added if a key has several values. A flag that shows a config, such as `--cfg=job`, shows the config
-    of the first cell.
-    """
-    if any(word.startswith("--") for word in command.for_hydra):
-        return [*command.for_hydra, *next(_overrides_of_cells(command.overrides)), *command.search_path]
-    sweeps = (
-        command.multirun
-        or any(word.startswith("hydra/sweeper") for word in command.for_hydra)
-        or any(parse_override(override).is_sweep_override() for override in command.overrides)
-    )
-    flags = ["--multirun"] if sweeps else []
-    return [*flags, *command.for_hydra, *command.overrides, *command.search_path]
 
 
 def checked_config(composed: DictConfig | ListConfig) -> Config:
@@ -104,43 +94,6 @@ def config_from_values(values: dict[str, Any]) -> Config:
     return config
 
 
-@contextmanager
-def readable_errors() -> Iterator[None]:
-    """While a block runs, turn errors of Hydra, OmegaConf and YAML into BadInput with one line that names the key."""
-    try:
-        yield
-    except MissingMandatoryValue as error:
-        raise BadInput(f"a value is missing: give {error.full_key}=...") from error
-    except (HydraException, OmegaConfBaseException) as error:
-        raise BadInput(_useful_line(error)) from error
-    except UnicodeDecodeError as error:
-        raise BadInput(f"while composing: a config is not UTF-8 text. Save it as UTF-8 ({error})") from error
-    except (YAMLError, OSError, ValueError) as error:  # a file is not YAML or cannot be read
-        raise BadInput(f"while composing: {' '.join(str(error).split())}") from error
-
-
-def _useful_line(error: Exception) -> str:
-    """Return the line of an error of Hydra or OmegaConf that a user needs.
-
-    These errors have a chain of causes, and lines about classes of Hydra. The rules:
-
-    - The first cause is kept, after the key that it names. For example, `Error merging override rank=strct` is caused
-      by `Invalid value 'strct', expected one of [paper, strict]`, and the key is `rank`.
-    - If the first line ends in a colon (`In 'model/mine': ConfigKeyError raised while composing config:`), the second
-      line is added.
-    - Only the text after `raised while resolving interpolation: ` is kept. A function of rbptrack raised it.
-    """
-    cause: BaseException = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    text = first_line(cause)
-    if text.endswith(":"):
-        text = " ".join(str(cause).splitlines()[:2])
-    text = text.rpartition("raised while resolving interpolation: ")[2]
-    key = getattr(cause, "full_key", None) or ""
-    return text if key in text else f"{key}: {text}"
-
-
 def read_words(words: Sequence[str]) -> CommandLine:
     """Read the words of a command line, and expand patterns of revisions such as `model.revision=step*`.
 
@@ -163,51 +116,10 @@ def _common_steps(command: CommandLine, section: str) -> list[int]:
     prefixes = ("model=", "+model@reference=")
     model_overrides = [override for override in command.overrides if override.startswith(prefixes)]
     steps_of_models = []
-    for overrides in _overrides_of_cells(model_overrides):
+    for overrides in overrides_of_cells(model_overrides):
         model = _compose_cell(overrides, command)[section]
         steps_of_models.append(set(training_steps(model.steps)))
     return sorted(set.intersection(*steps_of_models))
-
-
-def _overrides_of_cells(overrides: Sequence[str]) -> Iterator[list[str]]:
-    """Return the overrides of each cell, in the order of Hydra's basic sweeper.
-
-    Raises BadInput immediately if there are more than 10,000 cells.
-    """
-    alternatives_by_position = []  # for each override: its settings, one for each value
-    for override in map(parse_override, overrides):
-        if override.is_sweep_override():
-            key = override.get_key_element()
-            values = list(islice(override.sweep_string_iterator(), MAX_CELLS + 1))
-            alternatives_by_position.append([f"{key}={value}" for value in values])
-        else:
-            alternatives_by_position.append([str(override.input_line)])
-    if math.prod(map(len, alternatives_by_position)) > MAX_CELLS:
-        raise BadInput(f"this command asks for more than {MAX_CELLS:,} cells: sweep over fewer values at a time")
-    return (list(cell) for cell in product(*alternatives_by_position))
-
-
-def _compose_cells(command: CommandLine) -> Iterator[DictConfig]:
-    """Compose the config of each cell. Use a config before you take the next one, which may be the same object.
-
-    Hydra takes 30 ms to compose a config, so cells that differ only in the values of single keys share one. The values
-    of each cell are set in it.
-    """
-    swept_keys = _swept_keys(command.overrides)
-    composed_by_choices: dict[tuple[str, ...], DictConfig] = {}
-    for overrides in _overrides_of_cells(command.overrides):
-        if not swept_keys:
-            yield _compose_cell(overrides, command)
-            continue
-        values = [override for override in overrides if override.partition("=")[0] in swept_keys]
-        choices = tuple(override for override in overrides if override not in values)
-        if choices not in composed_by_choices:
-            composed_by_choices[choices] = _compose_cell(overrides, command)
-        composed = composed_by_choices[choices]
-        with readable_errors():
-            for override in map(parse_override, values):
-                OmegaConf.update(composed, override.key_or_group, override.value())
-        yield composed
 
 
 def _swept_keys(overrides: Sequence[str]) -> list[str]:

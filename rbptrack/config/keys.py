@@ -7,7 +7,6 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
-from rbptrack.config.patterns import GROUP_BY_KEY
 from rbptrack.config.schema import Config
 
 
@@ -18,11 +17,6 @@ def key_types() -> dict[str, Any]:
     The section `reference` has the keys of the section `model`.
     """
     return dict(_typed_keys(Config, ""))
-
-
-def suggested_keys() -> list[str]:
-    """Return the keys that completions and messages suggest. The keys of the section `reference` are left out."""
-    return [*GROUP_BY_KEY, *(name for name in key_types() if not name.startswith("reference."))]
 
 
 def is_key(key: str) -> bool:

@@ -13,7 +13,8 @@ from omegaconf import OmegaConf
 
 from rbptrack.base.errors import MeasurementError, RbptrackError, first_line
 from rbptrack.config.command_line import CommandLine
-from rbptrack.config.compose import checked_config, readable_errors, words_for_hydra
+from rbptrack.config.compose import checked_config
+from rbptrack.config.composition_errors import readable_errors
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.registration import register
 from rbptrack.console.output import print_text
@@ -34,7 +35,7 @@ def run_by_hydra(command: CommandLine) -> None:
 
     """
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises errors instead of printing them
-    sys.argv[1:] = words_for_hydra(command)
+    sys.argv[1:] = command.words_for_hydra()
     try:
         with readable_errors():
             hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(_measure)()

@@ -10,8 +10,8 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 
 from rbptrack.base.errors import BadInput
-from rbptrack.config.command_line import config_names
-from rbptrack.config.compose import checked_config, compose, config_from_values, read_words, words_for_hydra
+from rbptrack.config.choices import config_names
+from rbptrack.config.compose import checked_config, compose, config_from_values, read_words
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.schema import Dtype, Launch, Rank, Sampling, SequenceRule
 
@@ -77,7 +77,7 @@ def test_compose_of_a_sweep_returns_the_configs_that_hydra_composes_for_its_cell
     expected = []
     for words_of_cell in product(*alternatives_by_position):
         with initialize_config_dir(str(conf_folder()), version_base="1.3"):
-            expected.append(checked_config(hydra_compose("config", words_for_hydra(read_words(words_of_cell)))))
+            expected.append(checked_config(hydra_compose("config", read_words(words_of_cell).words_for_hydra())))
     assert compose(words) == expected
 
 
@@ -422,7 +422,7 @@ def test_config_from_values_refuses_a_value_of_another_type(key: str, value: obj
     ],
 )
 def test_words_for_hydra_expands_patterns_and_lists(words: list[str], for_hydra: list[str]) -> None:
-    assert words_for_hydra(read_words(words)) == for_hydra
+    assert read_words(words).words_for_hydra() == for_hydra
 
 
 @pytest.mark.parametrize("word", ["hydra.job.chdir=true", "++hydra.job.chdir=True", "hydra.job={chdir: true}"])
@@ -432,4 +432,4 @@ def test_read_words_refuses_that_cells_change_the_folder(word: str) -> None:
 
 
 def test_words_for_hydra_adds_multirun_for_a_sweeper() -> None:
-    assert words_for_hydra(read_words(["hydra/sweeper=optuna", "dataset.seq_len=64"]))[0] == "--multirun"
+    assert read_words(["hydra/sweeper=optuna", "dataset.seq_len=64"]).words_for_hydra()[0] == "--multirun"
