@@ -37,7 +37,6 @@ from rbptrack.analysis.pairs import (
     worst_tokens,
 )
 from rbptrack.analysis.plugin import Analyzer, Exporter
-from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
 from rbptrack.analysis.rank_store import SCORES, Unreadable, WithoutRanks
 from rbptrack.analysis.report import Glossary, Report, Term
 from rbptrack.analysis.runs import Filters, Runs
@@ -54,7 +53,6 @@ __all__ = [
     "CHANGES_GLOSSARY",
     "IMPORTABLE_COLUMNS",
     "POINT_COLUMNS",
-    "PUBLISHED_IN",
     "SCORES",
     "S_COLUMNS",
     "TABLE_SUFFIXES",
@@ -101,8 +99,6 @@ __all__ = [
     "pair_name",
     "parse_json",
     "plain_name",
-    "published_in_k",
-    "published_in_size",
     "range_text",
     "read_families",
     "read_pairs",

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from plugins.reproduction import Reproduction
+from plugins.reproduction.published import published_in_k, published_in_size
 from rbptrack.analysis import Runs
-from rbptrack.analysis.published import published_in_k, published_in_size
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsSizes, example_runs
 from rbptrack.figures.charts import save

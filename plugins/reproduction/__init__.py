@@ -13,7 +13,6 @@ import pandas as pd
 from pydantic import Field
 
 from rbptrack.analysis import (
-    PUBLISHED_IN,
     Analyzer,
     Family,
     Glossary,
@@ -22,8 +21,6 @@ from rbptrack.analysis import (
     Term,
     counted,
     listed,
-    published_in_k,
-    published_in_size,
     read_families,
 )
 from rbptrack.figures import facets
@@ -36,6 +33,8 @@ from rbptrack.stats import (
     why_no_interval_in_k,
     why_no_law_in_k,
 )
+
+from .published import PUBLISHED_IN, published_in_k, published_in_size
 
 GLOSSARY: Glossary = {
     "alpha": Term("your exponent of the law in size, -ln RBP_k or CE = A S^-alpha", "α", ".4f"),

@@ -1,4 +1,4 @@
-"""Read the exponents that the authors of arXiv 2510.20387 published, to compare measured exponents with them."""
+"""Read the exponents that the authors of arXiv 2510.20387 published."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def published_in_k() -> pd.DataFrame:
 
 
 def _read_table(name: str) -> pd.DataFrame:
-    table = pd.read_csv(Path(__file__).parent / "reference" / name, dtype={"size": str})
+    table = pd.read_csv(Path(__file__).parent / name, dtype={"size": str})
     return table.assign(slope=-table["slope"])  # the draft prints slopes; an exponent is minus the slope
