@@ -212,7 +212,10 @@ class Proxies(Analyzer):
             beside = sizes | {"by_ce": left_out.right_shares[CE_PROXY], "chosen": chosen}
             report.add("left_out", left_out.right_share, **keys, beside=beside)
         else:
-            report.notes.append(f"{task} on {dataset}: fewer than 3 families have scores, so none can be left out.")
+            report.notes.append(
+                f"{task} on {dataset}: no proxy is judged on families that did not choose it. This needs two families "
+                "whose models have different scores, and two models with different scores in the other families."
+            )
         return pd.DataFrame(
             {
                 "dataset": dataset,
@@ -255,7 +258,8 @@ def leave_families_out(values: FloatArray, scores: FloatArray, families: Any) ->
         families: the family of each model, (models,).
 
     Returns:
-        The shares of pairs, or None if there are fewer than three families.
+        The shares of pairs. None if there are fewer than three families, or if no two families can be left out: the
+        models of both must have different scores, and among the other families two models must have different scores.
 
     """
     values = significant(values)

@@ -194,7 +194,7 @@ def test_proxies_of_equal_ranks_has_no_results_but_a_note(population: Runs) -> N
 def test_proxies_of_two_families_does_not_leave_families_out(population: Runs) -> None:
     report = Proxies().analyze(with_scores(population, population.scores().head(8)))
     assert report.questions == ["best_tau", "tau"]
-    assert any("fewer than 3 families" in note for note in report.notes)
+    assert len(report.notes) == 1
     assert "these same models" in report.headline
 
 
@@ -290,6 +290,12 @@ def test_leave_families_out_judges_pairs_of_two_families_and_counts_ties_as_half
 def test_leave_families_out_of_two_families_is_none() -> None:
     rng = np.random.default_rng(3)
     assert leave_families_out(rng.normal(size=(8, 24)), rng.normal(size=8), np.array(list("aaaabbbb"))) is None
+
+
+def test_leave_families_out_of_three_families_is_none_if_no_third_family_has_different_scores() -> None:
+    proxy = np.arange(6.0)[:, None]
+    families = np.array(list("aabbcc"))
+    assert leave_families_out(proxy, np.array([1.0, 1, 2, 2, 3, 3]), families) is None
 
 
 class TestContract(AnalyzerContract):
