@@ -9,7 +9,6 @@ import ast
 import importlib
 import importlib.util
 import inspect
-import linecache
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from textwrap import dedent
 from types import ModuleType, UnionType
 from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin
 from zlib import crc32
@@ -153,28 +153,16 @@ def plugin_options(plugin: type[Plugin]) -> list[Option]:
 
 
 def _help_from_source(plugin: type[Plugin]) -> dict[str, str]:
-    """Return the texts under the fields of a class, by the fields' names.
+    """Return the texts under the fields of a class, by the fields' names; empty if the source cannot be read.
 
-    Pydantic does not find these texts for a class that is defined in a notebook's cell. The source of such a class is
-    found through one of its methods.
+    Before Python 3.13, pydantic does not find these texts if the plugin's file is imported under two module names.
     """
-    texts: dict[str, str] = {}
-    for function in filter(inspect.isfunction, vars(plugin).values()):
-        code = function.__code__
-        with suppress(SyntaxError, ValueError):
-            source = ast.parse("".join(linecache.getlines(code.co_filename)))
-            for node in ast.walk(source):
-                if isinstance(node, ast.ClassDef) and node.name == plugin.__name__:
-                    if node.lineno <= code.co_firstlineno <= (node.end_lineno or 0):
-                        texts |= _texts_under_fields(node)
-    return texts
-
-
-def _texts_under_fields(node: ast.ClassDef) -> dict[str, str]:
     texts = {}
-    for field, text in pairwise(node.body):
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-            texts[ast.unparse(field.target)] = str(ast.literal_eval(text.value))
+    with suppress(OSError, TypeError, SyntaxError):
+        (definition,) = ast.parse(dedent(inspect.getsource(plugin))).body
+        for field, text in pairwise(getattr(definition, "body", [])):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                texts[ast.unparse(field.target)] = str(ast.literal_eval(text.value))
     return texts
 
 

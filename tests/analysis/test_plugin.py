@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import linecache
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
 from pydantic import Field, PositiveInt, SecretBytes, SecretStr
 
+from plugins import k_law
 from rbptrack.analysis import Analyzer, BadInput, Report
-from rbptrack.analysis.plugin import make_plugin, make_plugin_from_words, plugin_options, plugin_summary
+from rbptrack.analysis.plugin import import_file, make_plugin, make_plugin_from_words, plugin_options, plugin_summary
 from rbptrack.base.secrets import without_password
 
 
@@ -97,20 +98,11 @@ def test_plugin_options_of_a_class_without_a_source_file_have_no_help() -> None:
     assert [(option.name, option.default, option.help) for option in plugin_options(typed)] == [("k", "3", "")]
 
 
-def test_plugin_options_of_a_class_in_a_notebook_have_help() -> None:
-    cell = (
-        "from rbptrack.analysis import Analyzer, Report\n"
-        "class Typed(Analyzer):\n"
-        "    k: int = 3\n"
-        '    """how many"""\n'
-        "    def analyze(self, runs):\n"
-        "        return Report({})\n"
-    )
-    name = "/tmp/ipykernel_1/1.py"  # The file does not exist: IPython keeps the text of a cell in linecache.
-    linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(cell, name, "exec"), namespace)
-    assert [option.help for option in plugin_options(namespace["Typed"])] == ["how many"]
+def test_plugin_options_of_a_file_that_is_imported_under_two_names_have_help() -> None:
+    imported = import_file(Path(k_law.__file__)).KLaw
+    assert imported is not k_law.KLaw
+    for plugin in (k_law.KLaw, imported):
+        assert all(option.help for option in plugin_options(plugin))
 
 
 def test_plugin_summary_is_the_docstring_of_the_class() -> None:
