@@ -19,7 +19,7 @@ from rbptrack.base.errors import RbptrackError
 from rbptrack.base.parquet import read_table
 from rbptrack.measurement.columns import IMPORTABLE_COLUMNS
 from rbptrack.measurement.document import MAX_TEXT_LENGTH, PARTS, Measurement, Result, by_k
-from rbptrack.measurement.files import DOCUMENTS_FILE, RANKS_FILE
+from rbptrack.measurement.files import DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE
 from rbptrack.ranks import COLUMNS, COUNTED_COLUMNS, RankHistogram, RankSums, RankTable, log_grid
 from rbptrack.ranks.near_copies import note_on_near_copies
 from rbptrack.stats.documents import ce_and_rbp, covariance, influences
@@ -146,8 +146,8 @@ def compute_histogram(ranks: Path) -> RankHistogram:
 def faults_of_ranks(measurement: Measurement, folder: Path) -> Iterator[str]:
     """Count the ranks in a folder again, and yield a sentence for each result of a measurement that differs.
 
-    The folder holds ranks.parquet and, if they are known, the documents. Raises RbptrackError if a file is damaged or
-    if a value in it is outside its range, and FileAccessError if it cannot be read.
+    The folder holds ranks.parquet and, if they are known, the documents and the histogram. Raises RbptrackError if a
+    file is damaged or if a value in it is outside its range, and FileAccessError if it cannot be read.
     """
     documents = _read_documents(folder / DOCUMENTS_FILE)
     groups: list[str] = []
@@ -170,6 +170,20 @@ def faults_of_ranks(measurement: Measurement, folder: Path) -> Iterator[str]:
     computed = results_of_ranks(sums, groups)
     for name in computed.keys() | _DETERMINED:
         yield from _differences(name, getattr(measurement, name), computed.get(name))
+    if (folder / HISTOGRAM_FILE).is_file():
+        histogram = RankHistogram.read(folder / HISTOGRAM_FILE)
+        if not _is_same_histogram(histogram, sums.histogram):
+            yield f"{HISTOGRAM_FILE} does not hold the histogram of the ranks"
+
+
+def _is_same_histogram(a: RankHistogram, b: RankHistogram) -> bool:
+    """Return whether two histograms are equal, apart from differences between processors in the last digits."""
+    return (
+        a.vocab_size == b.vocab_size
+        and np.array_equal(a.rank, b.rank)
+        and np.array_equal(a.count, b.count)
+        and np.allclose(a.logprob, b.logprob, rtol=_TOLERANCE, atol=_TOLERANCE)
+    )
 
 
 _METRICS_OF_COLUMNS = [column.metric for column in COLUMNS.values() if column.metric]

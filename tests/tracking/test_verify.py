@@ -17,7 +17,7 @@ import pytest
 from rbptrack.base.errors import BadInput
 from rbptrack.measurement.document import Measurement
 from rbptrack.measurement.record import read_measurement
-from rbptrack.ranks import RankTable
+from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.tracking import Outbox, Store, verify
 from tests.conftest import block_reading
 from tests.store_fixtures import WriteCell
@@ -263,6 +263,20 @@ def test_verify_finds_sealed_numbers_that_the_ranks_contradict(store: Store, wri
     read_measurement(folder).write(folder)  # seals the old numbers with the hash of the new ranks
     Outbox(store).deliver(folder)
     assert any("rbp_100" in fault.text for fault in store.verify())
+
+
+@pytest.mark.parametrize(("column", "place", "change"), [("rank", -1, 1), ("count", 0, 1), ("logprob", 0, 1e-3)])
+def test_verify_finds_a_sealed_histogram_that_the_ranks_contradict(
+    column: str, place: int, change: float, store: Store, write_cell: WriteCell
+) -> None:
+    folder = write_cell()
+    histogram = RankHistogram.read(folder / "histogram.parquet")
+    columns = {name: getattr(histogram, name).copy() for name in ("rank", "count", "logprob")}
+    columns[column][place] += change
+    RankHistogram(**columns, vocab_size=512).write(folder / "histogram.parquet")
+    read_measurement(folder).write(folder)
+    Outbox(store).deliver(folder)
+    assert any("histogram" in fault.text for fault in store.verify())
 
 
 def test_verify_does_not_mark_a_run_that_it_cannot_compare(
