@@ -25,7 +25,7 @@ import yaml
 from latex2mathml.converter import convert
 from typer.cli import get_docs_for_click
 
-from plugins.importers.scores import SETTINGS, Names
+from plugins.importers.scores.settings import SETTINGS, Names
 from rbptrack.analysis import SCORES, ImportedMeasurement, ImportedScore, ImportNote
 from rbptrack.analysis.plugin import Plugin, plugin_options
 from rbptrack.analysis.testing import PUBLIC

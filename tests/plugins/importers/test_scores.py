@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from plugins.importers.authors import Authors
-from plugins.importers.scores import SETTINGS, Names, Scores
+from plugins.importers.scores import Scores
+from plugins.importers.scores.settings import SETTINGS, Names
 from plugins.importers.served import Served
 from plugins.importers.table import Table
 from rbptrack.analysis import Importer
