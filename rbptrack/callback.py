@@ -16,7 +16,8 @@ from transformers import (
     TrainingArguments,
 )
 
-from rbptrack.api import check_keywords, list_texts, make_config, measure
+from rbptrack.api.arguments import check_keywords, list_texts
+from rbptrack.api.measuring import make_config, measure
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.models.architecture import check_compatible
 from rbptrack.models.tokenizer import check_tokenizer
