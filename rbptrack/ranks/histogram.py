@@ -84,6 +84,9 @@ class RankHistogram:
             stored = ", ".join(f"{field.name} ({field.type})" for field in table.schema)
             raise RbptrackError(f"{path} is not a histogram of ranks: its columns are {stored}")
         columns = {name: table.column(name).to_numpy() for name in table.column_names}
+        ranks_ascend = (np.diff([0, *columns["rank"].tolist(), vocab_size + 1]) > 0).all()
+        if not ranks_ascend or (columns["count"] < 1).any() or not np.isfinite(columns["logprob"]).all():
+            raise RbptrackError(f"{path} is not a histogram of ranks: a rank, a count or a sum of ln p is impossible")
         return cls(**columns, vocab_size=vocab_size)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -333,6 +334,27 @@ def test_read_refuses_files_that_are_not_rank_tables(metadata: dict[str, str], t
 def test_read_refuses_a_histogram_with_ranks_of_another_type(column: list[Any], tmp_path: Path) -> None:
     path = tmp_path / "h.parquet"
     table = pa.table({"rank": column, "count": [3, 4], "logprob": [-1.0, -2.0]})
+    write_table(path, table.replace_schema_metadata({"rbptrack.vocab_size": "9"}))
+    with pytest.raises(RbptrackError, match=re.escape(str(path))):
+        RankHistogram.read(path)
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("rank", [0, 2]),
+        ("rank", [2, 2]),
+        ("rank", [2, 10]),
+        ("rank", [-(2**62), 2**62]),
+        ("count", [0, 4]),
+        ("count", [-3, 4]),
+        ("logprob", [-1.0, math.nan]),
+        ("logprob", [-math.inf, -1.0]),
+    ],
+)
+def test_read_refuses_a_histogram_with_impossible_values(column: str, values: list[float], tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    table = pa.table({"rank": [1, 9], "count": [3, 4], "logprob": [-1.0, -2.0]} | {column: values})
     write_table(path, table.replace_schema_metadata({"rbptrack.vocab_size": "9"}))
     with pytest.raises(RbptrackError, match=re.escape(str(path))):
         RankHistogram.read(path)
