@@ -54,8 +54,6 @@ plugins. On the site that `make docs` builds, this page shows all signatures.
 ::: rbptrack.callback.RankCallback
 
 ::: rbptrack.analysis.runs.Runs
-    options:
-      inherited_members: true
 
 ::: rbptrack.analysis.report.Report
 

@@ -6,6 +6,7 @@ A plugin may import the names in `__all__` of `rbptrack.analysis`, `rbptrack.sta
 
 from rbptrack.analysis.comparable import differing_facts, split_by_facts, without_conflicts, without_repeats
 from rbptrack.analysis.family import BY_DOCUMENT, S_COLUMNS, Family, Reading, read_families
+from rbptrack.analysis.filters import Filters
 from rbptrack.analysis.headline import (
     deciding_row,
     decision_clause,
@@ -39,7 +40,7 @@ from rbptrack.analysis.pairs import (
 from rbptrack.analysis.plugin import Analyzer, Exporter
 from rbptrack.analysis.rank_store import SCORES, Unreadable, WithoutRanks
 from rbptrack.analysis.report import Glossary, Report, Term
-from rbptrack.analysis.runs import Filters, Runs
+from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError, shortened_list
 from rbptrack.base.escape import file_part
 from rbptrack.base.files import read_small

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import pandas as pd
 import pyarrow as pa
@@ -35,7 +34,7 @@ class WithoutRanks(Unreadable):
         super().__init__(text)
 
 
-class RankStore(Protocol):
+class RankStore:
     """Base class of the stores from which `Runs` reads ranks. A subclass must implement `ranks`.
 
     A store must be picklable, because analyzers may run in other processes. Every method may raise MissingArtifact

@@ -1,60 +1,31 @@
-"""The class `Runs`, with which analyzers read finished measurements, and the filters that select measurements."""
+"""The class `Runs`, with which analyzers read finished measurements."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis.rank_reader import RankReader
-from rbptrack.analysis.rank_store import RankStore
-from rbptrack.base.errors import BadInput, shortened_list, suggestion, unknown_name
-from rbptrack.base.expression import rows_that_pass
+from rbptrack.analysis.filters import Filters, family_size_names, passing_rows
+from rbptrack.analysis.rank_reader import RankReader, check_columns, whole_ks
+from rbptrack.analysis.rank_store import RankStore, Unreadable, WithoutRanks
+from rbptrack.base.errors import BadInput, shortened_list, unknown_name
 from rbptrack.base.formatting import counted, readable_text
-from rbptrack.config.patterns import matches_patterns, natural_key
+from rbptrack.config.patterns import natural_key
 from rbptrack.measurement.columns import COLUMN_PARTS, DISTINGUISHING_COLUMNS, DTYPE_BY_COLUMN
-from rbptrack.ranks import HEADLINE_KS, is_rbp_column, rbp_name
+from rbptrack.ranks import HEADLINE_KS, DocumentCounts, RankHistogram, RankTable, is_rbp_column, rbp_name
 from rbptrack.ranks.words import word_surprisal
+from rbptrack.stats.documents import TOTALS
 
 _MAX_SHOWN = 60  # the most rows that are printed when `Runs` is displayed
 
 
-@dataclass(frozen=True)
-class Filters:
-    """Filters that select measurements. A measurement is selected if it passes all of them.
-
-    A list of patterns selects the names that match one of its patterns, such as `pythia*`, and that match no exclusion,
-    such as `!pythia-12b`. An empty filter selects every measurement.
-
-    Attributes:
-        where: a condition over the columns of `Runs.frame`, such as `ce < 4 and dtype == "float32"`.
-        family: patterns for the names of families.
-        size: patterns for published sizes, such as `70m`.
-        model: patterns for the names of models, such as `pythia-70m` or `pythia/70m`.
-        dataset: patterns for the names of datasets.
-        sweep: patterns for the names of sweeps. A store also selects the measurements that such a sweep reused.
-
-    """
-
-    where: str = ""
-    family: Sequence[str] = ()
-    size: Sequence[str] = ()
-    model: Sequence[str] = ()
-    dataset: Sequence[str] = ()
-    sweep: Sequence[str] = ()
-
-
-NO_FILTERS = Filters()
-"""Filters that every measurement passes."""
-
-
-class Runs(RankReader):
+class Runs:
     """A table of finished measurements, which also reads their ranks.
 
     Many methods have an argument `run`. It is the name of a measurement (`nano-6k/stdlib`), the beginning of its run
@@ -68,6 +39,8 @@ class Runs(RankReader):
     Attributes:
         frame: the table with typed columns. The first column is the name of each measurement. Do not change the table.
         store: the store that holds the ranks.
+        unread_groups: the reason why the groups of a run could not be read, by run ID. Such a run is counted by
+            document.
 
     """
 
@@ -81,7 +54,24 @@ class Runs(RankReader):
         table = table.assign(**converted)
         table.insert(0, "name", _unique_names(table))
         table["size"] = table["size"].astype(_size_type(table))
-        super().__init__(table, store)
+        self.frame = table
+        self.store = store
+        self.unread_groups: dict[str, str] = {}
+        self._groups: dict[str, Sequence[str]] = {}
+        self._reader = RankReader(store, table)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without groups, which another process reads again."""
+        kept = {"frame": self.frame, "store": self.store, "_reader": self._reader}
+        return {**kept, "_groups": {}, "unread_groups": {}}
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """The reason why a file of a run could not be read, by run ID. Results without this file are incomplete.
+
+        All selections from one `Runs` share the reasons.
+        """
+        return self._reader.unreadable
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -127,33 +117,12 @@ class Runs(RankReader):
 
         Raises BadInput if no measurement passes, or if the condition `filters.where` cannot be evaluated.
         """
-        rows = self.frame
-        for column in ("family", "size", "model", "dataset", "sweep"):
-            patterns = getattr(filters, column)
-            if not patterns:
-                continue
-            names = [rows[column].astype("string").fillna("")]
-            if column == "model":  # a model can also be named by family and size, such as nano/6k
-                names.append(_family_size_names(rows).fillna(""))
-            passed = rows[[matches_patterns(run_names, patterns) for run_names in zip(*names, strict=True)]]
-            if not len(passed):
-                holder = "The store has"
-                if len(rows) < len(self.frame):
-                    holder = "The measurements that pass the other filters have"
-                raise _no_measurement_error(rows, column, patterns, holder)
-            rows = passed
-        if filters.where:
-            rows = rows_that_pass(rows, filters.where)
-            if not len(rows):
-                raise BadInput(f"no measurement meets the condition where={filters.where}")
-        return self._make_selection(rows)
+        return self._make_selection(passing_rows(self.frame, filters))
 
     def copy(self) -> Runs:
         """Return a copy with a table of its own. A change of this table does not affect the original."""
         copied = copy(self)
         copied.frame = self.frame.copy()
-        copied._counts_cache = self._counts_cache
-        copied.unreadable = self.unreadable
         return copied
 
     def row(self, word: str) -> pd.Series:
@@ -170,7 +139,7 @@ class Runs(RankReader):
         """
         name = "/".join(part.strip() for part in word.split("/")).lower()
         frame = self.frame
-        model = _family_size_names(frame)
+        model = family_size_names(frame)
         names_by_precedence = [
             [frame["name"], model + "/" + frame["dataset"]],
             [frame["model"] + "/" + frame["dataset"], frame["model"], model],
@@ -207,6 +176,105 @@ class Runs(RankReader):
         if run in self._run_ids:
             return run
         return str(self.row(run)["run_id"])
+
+    def histogram(self, run: str | pd.Series) -> RankHistogram:
+        """Return how often each rank occurs in one run. Raises Unreadable if the run's files cannot be read."""
+        return self._reader.read(self.run_id(run), self.store.histogram)
+
+    def ranks(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> RankTable:
+        """Read the rank table of one run, or only some of its columns. The table is not kept in memory.
+
+        Raises:
+            MissingColumn: a rank table cannot have such a column.
+            Unreadable: the rank table cannot be read.
+
+        """
+        check_columns(columns)
+        return self._reader.read(self.run_id(run), lambda run_id: self.store.ranks(run_id, columns))
+
+    def ranks_of_documents(self, run: str | pd.Series, documents: Collection[int]) -> RankTable:
+        """Read the rank table of some documents of one run, by number. Raises Unreadable if it cannot be read."""
+        return self._reader.read(self.run_id(run), lambda run_id: self.store.ranks_of_documents(run_id, documents))
+
+    def rank_pieces(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
+        """Yield the rank table of one run, or only some of its columns, in pieces of whole documents.
+
+        The pieces are in the order of the texts. Only one piece is in memory at a time.
+
+        Raises:
+            MissingColumn: a rank table cannot have such a column.
+            Unreadable: the table cannot be read. The error may occur after some pieces.
+
+        """
+        check_columns(columns)
+        yield from self._reader.pieces(self.run_id(run), columns)
+
+    def saved_token_texts(self, run: str | pd.Series) -> Mapping[int, str]:
+        """Return the texts of one run's tokens, by token ID. Raises Unreadable if the file of texts is damaged."""
+        return self._reader.read(self.run_id(run), self.store.token_texts)
+
+    def documents(self, run: str | pd.Series) -> pd.DataFrame:
+        """Return the documents of one run, as `RankStore.documents` describes them.
+
+        Raises:
+            Unreadable: the table of documents is damaged.
+
+        """
+        return self._reader.read(self.run_id(run), self.store.documents)
+
+    def unscored(self, run: str | pd.Series) -> pd.DataFrame:
+        """Return the tokens of one run that have no rank, as `RankStore.unscored` describes them.
+
+        Raises:
+            Unreadable: the table of these tokens is damaged.
+
+        """
+        return self._reader.read(self.run_id(run), self.store.unscored)
+
+    def counts_by_document(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
+        """Count tokens, nats and the hits at each k in each document of one run. A hit is a token with rank <= k.
+
+        Groups of documents are ignored. Raises Unreadable if the rank table cannot be read.
+        """
+        ks = whole_ks(ks)
+        return self._reader.count(self.run_id(run), ks).select(ks)
+
+    def document_counts(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
+        """Count tokens, nats and the hits at each k in each document of one run, or in each group if groups are known.
+
+        A hit is a token with rank <= k. The counts are kept in memory for the next analyzer. A run that was imported
+        without ranks has one row with its totals; the document number of this row is `stats.documents.TOTALS`.
+
+        Raises:
+            Unreadable: the rank table cannot be read.
+            WithoutRanks: the run was imported without ranks, and CE or RBP_k at one of the k is unknown.
+
+        """
+        run_id = self.run_id(run)
+        ks = whole_ks(ks)
+        if run_id in self._reader.without_ranks:
+            return self._logged_totals(run_id, ks)
+        counts = self._reader.count(run_id, ks).select(ks)
+        groups = self.groups(run_id)
+        return counts.in_groups(groups) if len(groups) else counts
+
+    def groups(self, run: str | pd.Series) -> Sequence[str]:
+        """Return the group of each document that has scored tokens; empty if no run over the same texts has groups.
+
+        All runs over the same texts get the same groups, so their errors can be paired. If the runs have different
+        groups, or only some have groups, the groups of the run with the fewest groups are used for all. Groups that
+        `dataset.group` names are preferred to groups of near copies. If these groups cannot be read, the result is
+        empty, and `unread_groups` holds the reason. Raises Unreadable if the ranks cannot be read, or if a document has
+        no group.
+        """
+        run_id = self.run_id(run)
+        if run_id in self._groups:
+            return self._groups[run_id]
+        self.unread_groups.pop(run_id, None)
+        groups = self._find_groups(run_id)
+        if run_id not in self.unread_groups:
+            self._groups[run_id] = groups
+        return groups
 
     def token_texts(self, run: str | pd.Series, ids: Iterable[int]) -> list[str]:
         """Return the texts of tokens of one run in quotes: `" the"`. A token without a known text is shown as `id 262`.
@@ -251,33 +319,61 @@ class Runs(RankReader):
         headline = [rbp_name(k) for k in HEADLINE_KS if rbp_name(k) in self.frame]
         return self.frame[["name", "non_embedding_params", "num_tokens", "ce", *headline]]
 
+    def _find_groups(self, run_id: str) -> Sequence[str]:
+        """Read the group of each document with scored tokens, without the cache.
+
+        If the groups cannot be read, add the reason to `unread_groups`, and return no groups.
+        """
+        frame = self.frame
+        if not frame["groups"].notna().any():
+            return ()
+        row = frame[frame["run_id"] == run_id].iloc[0]
+        same_texts = frame["run_id"] == run_id
+        if pd.notna(row["documents_hash"]):
+            same_texts = frame["documents_hash"].eq(row["documents_hash"]).fillna(False)
+        with_groups = frame[same_texts & frame["groups"].notna()]
+        only_copies = with_groups["group"].fillna("").eq("")  # groups that a field of the dataset names come first
+        with_groups = with_groups.assign(only_copies=only_copies).sort_values(["only_copies", "groups", "run_id"])
+        if not len(with_groups):
+            return ()
+        source_id = str(with_groups["run_id"].iat[0])
+        try:
+            group_of_document = self._reader.read(source_id, self.store.groups)
+        except Unreadable as error:
+            self.unread_groups[run_id] = f"its groups cannot be read ({error})"
+            return ()
+        documents = self._reader.count(run_id, ()).document
+        last_document = int(documents.max(initial=-1))
+        if last_document >= len(group_of_document):
+            raise Unreadable(
+                f"run {source_id}: it has groups for {counted(len(group_of_document), 'document')}, "
+                f"but a run over the same texts has ranks of document {last_document:,}"
+            )
+        return [group_of_document[int(number)] for number in documents]
+
+    def _logged_totals(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
+        """Return the logged numbers of a run without ranks as one row of counts.
+
+        Raises WithoutRanks if CE or RBP_k at one of the k was not logged.
+        """
+        row = self.frame[self.frame["run_id"] == run_id].iloc[0]
+        values = row.reindex(["ce", *map(rbp_name, ks)])
+        if values.isna().any():
+            raise WithoutRanks(f"{row['name']} was imported without ranks")
+        tokens = 1.0 if pd.isna(row["num_tokens"]) else float(row["num_tokens"])
+        nats, *hits = (values.to_numpy(np.float64) * tokens).tolist()
+        return DocumentCounts(tuple(ks), np.array([TOTALS]), np.array([tokens]), np.array([nats]), np.array([hits]))
+
     def _make_selection(self, rows: pd.DataFrame) -> Runs:
         """Return some of the measurements. They keep their names, and share the counts that are kept in memory."""
         selected = type(self)(rows, self.store)
         selected.frame["name"] = rows["name"].array
-        selected._counts_cache = self._counts_cache
-        selected.unreadable = self.unreadable
+        selected._reader = self._reader
         return selected
 
     @cached_property
     def _run_ids(self) -> frozenset[str]:
         return frozenset(self.frame["run_id"].dropna())
-
-
-def _no_measurement_error(rows: pd.DataFrame, column: str, patterns: Sequence[str], holder: str) -> BadInput:
-    """Return the error for patterns that match no value of a column of these rows. It lists the values.
-
-    `holder` is the beginning of the list, such as `The store has`.
-    """
-    names = shortened_list(list(dict.fromkeys(rows[column].dropna())))
-    families = [pattern for pattern in patterns if column == "model" and (rows["family"] == pattern).any()]
-    suggested = suggestion([f"'{family}/*'" for family in families])
-    return BadInput(f"no measurement has {column}={','.join(patterns)}.{suggested} {holder} {names}")
-
-
-def _family_size_names(frame: pd.DataFrame) -> pd.Series[str]:
-    """Return family and size of each row as one name, such as `nano/6k`."""
-    return frame["family"] + "/" + frame["size"].astype("string")
 
 
 def _size_type(frame: pd.DataFrame) -> pd.CategoricalDtype:

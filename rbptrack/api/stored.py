@@ -8,9 +8,10 @@ from pathlib import Path
 import pandas as pd
 
 from rbptrack.analysis.family import read_families
+from rbptrack.analysis.filters import Filters
 from rbptrack.analysis.plugin import make_plugin
 from rbptrack.analysis.report import Report
-from rbptrack.analysis.runs import Filters, Runs
+from rbptrack.analysis.runs import Runs
 from rbptrack.api.arguments import list_ks, list_patterns, names_keywords
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import write_whole

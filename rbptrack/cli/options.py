@@ -24,7 +24,8 @@ from rbptrack.config.patterns import split_list
 from rbptrack.console.output import print_problem
 
 if TYPE_CHECKING:
-    from rbptrack.analysis.runs import Filters, Runs
+    from rbptrack.analysis.filters import Filters
+    from rbptrack.analysis.runs import Runs
     from rbptrack.tracking import Store
 
 _K_TEXT = re.compile(r"\d{1,10}", re.ASCII)
@@ -191,7 +192,7 @@ def select_filtered(
     experiment: Experiment = "",
 ) -> Selection:
     """Select the measurements of a store that pass all filters."""
-    from rbptrack.analysis.runs import Filters
+    from rbptrack.analysis.filters import Filters
 
     filters = Filters(where, family=family, size=size, model=model, dataset=dataset, sweep=sweep)
     return Selection(tracking_uri, experiment, filters)

@@ -55,7 +55,7 @@ def read(
 
     Examples: rbptrack read 'nano/*' pydocs, rbptrack read nano-6k/pydocs nano-115k/pydocs
     """
-    from rbptrack.analysis.runs import Filters
+    from rbptrack.analysis.filters import Filters
     from rbptrack.console.progress import spinner
     from rbptrack.reporting import render_reading
 

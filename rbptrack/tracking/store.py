@@ -21,8 +21,9 @@ import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
+from rbptrack.analysis.filters import NO_FILTERS, Filters
 from rbptrack.analysis.rank_store import SCORES
-from rbptrack.analysis.runs import NO_FILTERS, Filters, Runs
+from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import (
     BadInput,
     MissingArtifact,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rbptrack import engine, sweep
-from rbptrack.analysis.runs import Filters
+from rbptrack.analysis.filters import Filters
 from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
 from rbptrack.config.paths import cells_folder, mlruns_folder
 from rbptrack.console.log import log_to_file

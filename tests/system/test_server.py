@@ -17,7 +17,7 @@ import requests
 from mlflow import MlflowClient
 from mlflow.store.artifact.mlflow_artifacts_repo import MlflowArtifactsRepository
 
-from rbptrack.analysis.runs import Filters
+from rbptrack.analysis.filters import Filters
 from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
 from rbptrack.config.compose import compose_cells, read_words
 from rbptrack.config.schema import Config

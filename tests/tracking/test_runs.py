@@ -15,8 +15,8 @@ import mlflow
 import pandas as pd
 import pytest
 
+from rbptrack.analysis.filters import Filters
 from rbptrack.analysis.rank_store import Unreadable
-from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
 from rbptrack.config.schema import Dtype
 from rbptrack.measurement.record import read_measurement
