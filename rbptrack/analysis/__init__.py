@@ -5,8 +5,7 @@ A plugin may import the names in `__all__` of `rbptrack.analysis`, `rbptrack.sta
 """
 
 from rbptrack.analysis.comparable import differing_facts, split_by_facts, without_conflicts, without_repeats
-from rbptrack.analysis.family import BY_DOCUMENT, S_COLUMNS, Family, Reading, read_families
-from rbptrack.analysis.filters import Filters
+from rbptrack.analysis.family import BY_DOCUMENT, S_COLUMNS, Family, read_families
 from rbptrack.analysis.headline import (
     deciding_row,
     decision_clause,
@@ -43,7 +42,6 @@ from rbptrack.analysis.report import Glossary, Report, Term
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError, shortened_list
 from rbptrack.base.escape import file_part
-from rbptrack.base.files import read_small
 from rbptrack.base.formatting import counted, estimate_text, format_number, listed, p_text, short_hash
 from rbptrack.base.markup import csv_text, markdown_text
 from rbptrack.base.secrets import names_a_secret
@@ -61,7 +59,6 @@ __all__ = [
     "BadInput",
     "Exporter",
     "Family",
-    "Filters",
     "Glossary",
     "ImportNote",
     "Imported",
@@ -70,7 +67,6 @@ __all__ = [
     "Importer",
     "MissingKey",
     "RbptrackError",
-    "Reading",
     "Report",
     "Runs",
     "Term",
@@ -104,7 +100,6 @@ __all__ = [
     "read_families",
     "read_pairs",
     "read_rows",
-    "read_small",
     "same_tokens",
     "short_hash",
     "shortened_list",

@@ -40,7 +40,11 @@ def load_json(path: Path, *, finite: bool = True) -> Any:
 
     """
     check_regular_file(path, "import")
-    return parse_json(_read_bytes(path), str(path), finite=finite)
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+    return parse_json(text, str(path), finite=finite)
 
 
 def parse_json(text: str | bytes, place: str, *, finite: bool = True) -> Any:
@@ -145,8 +149,11 @@ def _normalise_rows(path: Path, row_by_place: dict[str, Any]) -> list[tuple[str,
     for place, row in row_by_place.items():
         if not isinstance(row, dict):
             raise BadInput(f"{path}, {place}: each row must be an object with the columns as its keys")
-        _check_unique(f"{path}, {place}", [_column_name(name) for name in row])
-        placed_rows.append((place, {_column_name(name): value for name, value in row.items()}))
+        names = [_column_name(name) for name in row]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise BadInput(f"{path}, {place} has the column {', '.join(repeated)[:200]} more than once")
+        placed_rows.append((place, dict(zip(names, row.values(), strict=True))))
     return placed_rows
 
 
@@ -184,21 +191,6 @@ def _default_separator(suffix: str) -> str:
 def _column_name(name: str) -> str:
     """Return the name of a column in lower case and without spaces around it."""
     return name.strip().lower()
-
-
-def _check_unique(place: object, names: list[str]) -> None:
-    """Raise BadInput if two columns have the same name. The message begins with `place`."""
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise BadInput(f"{place} has the column {', '.join(repeated)[:200]} more than once")
-
-
-def _read_bytes(path: Path) -> bytes:
-    """Read a file. Raises BadInput if it cannot be read."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
 
 
 def column_names(path: Path) -> set[str]:

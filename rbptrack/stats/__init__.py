@@ -18,7 +18,7 @@ from rbptrack.stats.documents import (
     rbp,
     y_with_intervals,
 )
-from rbptrack.stats.estimate import DocumentInfluences, Estimate
+from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.forecasts import MIN_TESTED_SIZES, bend_text, fit_floor, forecast
 from rbptrack.stats.forms import (
     check_form,
@@ -60,7 +60,6 @@ __all__ = [
     "MIN_SIZES",
     "MIN_TESTED_SIZES",
     "MIN_UNITS",
-    "DocumentInfluences",
     "Estimate",
     "Law",
     "Mean",

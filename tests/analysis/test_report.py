@@ -10,7 +10,7 @@ import pytest
 
 from rbptrack.analysis import Report, Term
 from rbptrack.analysis.report import COLUMNS
-from rbptrack.stats import DocumentInfluences, Estimate
+from rbptrack.stats.estimate import DocumentInfluences, Estimate
 
 PYTHIA_ON_WIKI = {"family": "pythia", "dataset": "wiki"}
 

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 import rbptrack
-from rbptrack.analysis import BadInput, Filters, Runs, Unreadable, WithoutRanks
+from rbptrack.analysis import BadInput, Runs, Unreadable, WithoutRanks
 from rbptrack.analysis.family import read_families
+from rbptrack.analysis.filters import Filters
 from rbptrack.analysis.rank_store import RankStore, RankTables
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import MissingArtifact
