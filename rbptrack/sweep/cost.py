@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import math
-import re
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from rbptrack.base.errors import RbptrackError, StoreAway
-from rbptrack.config.schema import Config, DatasetConfig, Dtype, ModelConfig, SequenceRule
+from rbptrack.config.schema import Config, Dtype, ModelConfig, SequenceRule
 from rbptrack.console.progress import spinner
 from rbptrack.sources import hub
-from rbptrack.sources.pin import Pinned, file_ending
+from rbptrack.sources.pin import Pinned
 from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.resolver import Resolver
+from rbptrack.sweep.sizes import bytes_to_download, read_documents_and_bytes, size_of_local_texts
+from rbptrack.sweep.speed import Speed, measure_speed
 from rbptrack.tracking import Store
 
 if TYPE_CHECKING:
     from rbptrack.sweep.load import Loader
 
-
-@dataclass(frozen=True)
-class Speed:
-    """The speed of a device: FLOPs of matrix products per second, and elements per second of other operations."""
-
-    flops: float
-    elements: float
-
-
-GPU_SPEED = Speed(flops=1e14, elements=5e11)
-"""The speed that is assumed for a GPU that this process does not have: about half of an A100's."""
 
 _COLUMNS = [
     "model",
@@ -54,7 +41,6 @@ _NO_COST = dict.fromkeys(("FLOPs", "weights", "download", "seconds"), 0.0)
 
 _MAX_BYTES_TO_TOKENISE = 50_000_000  # the tokens of larger texts are not counted but estimated
 _BYTES_PER_TOKEN = 4.0  # for this estimate; code has fewer bytes per token, and English has more
-_TIMED_SECONDS = 0.03  # shortest time of the computations that are timed
 # Elements that are read or written apart from matrix products, for each token that a model reads.
 _PASSES_OVER_LOGITS = 3  # they are written, compared with the target's, and summed
 _PASSES_OVER_STATES = 30  # in each layer: norms, activations of the MLP (4 times as wide), attention, residuals
@@ -138,18 +124,18 @@ def _failed_row(error: RbptrackError) -> dict[str, Any]:
     return {"status": "not cached" if isinstance(error, hub.NotCached) else "impossible", "error": error}
 
 
-@dataclass
 class Planner:
     """Estimates the costs of cells. Speeds and the sizes of datasets are determined once for all cells.
 
-    Attributes:
+    Args:
         speed: the speed of the device that will measure the cells; None to time the device of this process.
 
     """
 
-    speed: Speed | None = None
-    speeds: dict[str, Speed] = field(default_factory=dict)  # by device and precision
-    documents_and_bytes: dict[str, tuple[float, float]] = field(default_factory=dict)  # documents, bytes per document
+    def __init__(self, speed: Speed | None = None) -> None:
+        self._speed = speed
+        self._speeds: dict[str, Speed] = {}  # by device and precision
+        self._documents_and_bytes: dict[str, tuple[float, float]] = {}  # documents, bytes per document
 
     @cached_property
     def loader(self) -> Loader:
@@ -166,7 +152,7 @@ class Planner:
         """
         self.loader.check(cell)
         model_parameters = self.loader.parameters(cell.weights)
-        if _size_of_local_texts(cell.texts) <= _MAX_BYTES_TO_TOKENISE:
+        if size_of_local_texts(cell.texts) <= _MAX_BYTES_TO_TOKENISE:
             scored_tokens, read_tokens = map(float, self.loader.count_tokens(cell))
         else:
             scored_tokens, read_tokens = self._estimate_tokens(cell)
@@ -179,7 +165,7 @@ class Planner:
             parameters = self.loader.parameters(weights)
             cost["FLOPs"] += self._flops_per_token(weights) * read_tokens
             cost["weights"] += parameters.total * _BYTES_PER_PARAMETER[model.dtype]
-            cost["download"] += _bytes_to_download(model, weights)
+            cost["download"] += bytes_to_download(model, weights)
             cost["seconds"] += self._seconds_per_token(model, weights) * read_tokens
         return cost
 
@@ -205,7 +191,7 @@ class Planner:
         architecture = text_config(self.loader.architecture(weights))
         states = getattr(architecture, "num_hidden_layers", 0) * getattr(architecture, "hidden_size", 0)
         elements = _PASSES_OVER_LOGITS * vocab_size(architecture) + _PASSES_OVER_STATES * states
-        speed = self.speed or self._measured_speed(model)
+        speed = self._speed or self._measured_speed(model)
         return self._flops_per_token(weights) / speed.flops + elements / speed.elements
 
     def _estimate_tokens(self, cell: Cell) -> tuple[float, float]:
@@ -215,9 +201,9 @@ class Planner:
         """
         dataset = cell.config.dataset
         key = repr((cell.texts.identity, dataset.config, dataset.split))
-        if key not in self.documents_and_bytes:
-            self.documents_and_bytes[key] = _read_documents_and_bytes(dataset, cell.texts)
-        documents, bytes_per_document = self.documents_and_bytes[key]
+        if key not in self._documents_and_bytes:
+            self._documents_and_bytes[key] = read_documents_and_bytes(dataset, cell.texts)
+        documents, bytes_per_document = self._documents_and_bytes[key]
         for limit in (dataset.head, dataset.documents):
             documents = min(documents, limit or math.inf)
         tokens = max(2.0, bytes_per_document / _BYTES_PER_TOKEN)  # tokens per document; with one, nothing is scored
@@ -235,9 +221,9 @@ class Planner:
 
         device = torch_device(model.device)
         key = f"{device} {model.dtype.value}"
-        if key not in self.speeds:
-            self.speeds[key] = _measure_speed(device, model.dtype.value)
-        return self.speeds[key]
+        if key not in self._speeds:
+            self._speeds[key] = measure_speed(device, model.dtype.value)
+        return self._speeds[key]
 
 
 def _models(cell: Cell) -> list[tuple[ModelConfig, Pinned]]:
@@ -246,109 +232,3 @@ def _models(cell: Cell) -> list[tuple[ModelConfig, Pinned]]:
     if cell.config.reference is not None and cell.reference is not None:
         models.append((cell.config.reference, cell.reference))
     return models
-
-
-def _measure_speed(device: Any, dtype: str) -> Speed:
-    """Time matrix products and exponentials on a device."""
-    import torch
-
-    rows = 512
-    width = 1024
-    states = torch.ones(rows, width, device=device, dtype=getattr(torch, dtype))
-    weight = torch.ones(4 * width, width, device=device, dtype=getattr(torch, dtype))
-    logits = torch.zeros(rows, 4 * width, device=device)
-
-    def rate(compute: Callable[[], Any]) -> float:
-        """Return how often a computation can be made in a second."""
-        number = 1
-        while True:
-            began = time.perf_counter()
-            for _ in range(number):
-                result = compute()
-            float(result[0, 0])  # reading a number waits until the device has finished
-            seconds = time.perf_counter() - began
-            # The first time is not used, because it includes initialisation. The start of one product takes longer than
-            # its computation on a GPU. Many products compute while others start.
-            if number > 1 and seconds >= _TIMED_SECONDS:
-                return number / seconds
-            number *= 2
-
-    products = rate(lambda: states @ weight.T)
-    exponentials = rate(lambda: torch.exp(logits, out=logits).zero_())
-    return Speed(2.0 * rows * width * 4 * width * products, 2.0 * logits.numel() * exponentials)
-
-
-def _size_of_local_texts(texts: Pinned) -> float:
-    """Return the bytes of local texts. Return infinity if the texts are in a repository of the Hub."""
-    if texts.revision is not None:
-        return math.inf
-    return sum(file.size for file in texts.files)
-
-
-def _read_documents_and_bytes(dataset: DatasetConfig, texts: Pinned) -> tuple[float, float]:
-    """Return the number of documents of a split, and the mean bytes of a document. They are NaN if unknown."""
-    if texts.files:
-        documents = sum(_count_documents(file.path) for file in texts.files)
-        return documents, _size_of_local_texts(texts) / max(1, documents)
-    if not hub.is_online():
-        return math.nan, math.nan
-    import datasets
-
-    try:
-        builder = datasets.load_dataset_builder(texts.location, dataset.config or None, revision=texts.revision)
-        split = (builder.info.splits or {}).get(dataset.split)
-    except (OSError, ValueError, datasets.exceptions.DatasetsError):
-        return math.nan, math.nan
-    if split is None or not split.num_examples:
-        return math.nan, math.nan
-    return split.num_examples, split.num_bytes / split.num_examples
-
-
-def _count_documents(path: Path) -> float:
-    """Count the documents of a local file without parsing them.
-
-    A text file is one document. Parquet has one document per row, JSON lines and CSV have about one per line. For other
-    files the result is NaN: a JSON array may be one line, and a compressed file would have to be unpacked.
-    """
-    ending = file_ending(path)
-    if ending == ".txt":
-        return 1
-    if ending == ".parquet":
-        import pyarrow.parquet as pq
-
-        return int(pq.read_metadata(path).num_rows)
-    if ending not in (".jsonl", ".csv"):
-        return math.nan
-    with path.open("rb") as file:
-        return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
-
-
-def _bytes_to_download(model: ModelConfig, weights: Pinned) -> float:
-    """Return the bytes of a model's weights that are not in the Hub's cache, or NaN if they are unknown."""
-    if weights.revision is None:
-        return 0
-    folder = hub.find_snapshot("model", weights.location, weights.revision)
-    if not hub.is_online():
-        return 0 if folder and any(folder.glob(weights.gguf or "*.safetensors")) else math.nan
-    from huggingface_hub import HfApi
-
-    def read_model_info() -> Any:
-        return HfApi().model_info(weights.location, revision=weights.revision, files_metadata=True)
-
-    files = hub.call_hub("model", weights.location, weights.requested, read_model_info).siblings or []
-    sizes = {file.rfilename: file.size or 0 for file in files if "/" not in file.rfilename}
-    names = [weights.gguf] if weights.gguf else _weight_files(sizes, pickles=model.pickles)
-    if not names:
-        return math.nan
-    return sum(sizes.get(name, 0) for name in names if folder is None or not (folder / name).exists())
-
-
-def _weight_files(names: Iterable[str], *, pickles: bool) -> list[str]:
-    """Return the files that transformers loads: safetensors or, if there are none and pickles are allowed, pickles.
-
-    Other files are left out, such as variants of the weights and consolidated.safetensors.
-    """
-    safetensors = [name for name in names if re.fullmatch(r"model(-\d+-of-\d+)?\.safetensors", name)]
-    if safetensors or not pickles:
-        return safetensors
-    return [name for name in names if re.fullmatch(r"pytorch_model(-\d+-of-\d+)?\.bin", name)]

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from rbptrack import sweep
 from rbptrack.base.errors import BadInput
-from rbptrack.sweep.backends import Gpus, Slurm, run_on_gpus, submit_and_wait
 from rbptrack.sweep.cells import Cell
-from rbptrack.sweep.jobs import group_into_jobs, read_job, run_job, write_job
+from rbptrack.sweep.gpus import Gpus, run_on_gpus
+from rbptrack.sweep.grouping import group_into_jobs
+from rbptrack.sweep.jobs import read_job, run_job, write_job
+from rbptrack.sweep.slurm import Slurm, submit_and_wait
 from rbptrack.tracking import Outbox, Store
 from tests.sweep.conftest import Configs
 
@@ -240,7 +242,7 @@ def test_gpus_are_those_that_cuda_would_use(
 ) -> None:
     used: list[str] = []
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    monkeypatch.setattr("rbptrack.sweep.backends.run_on_gpus", lambda commands, gpus, *_: used.extend(gpus))
+    monkeypatch.setattr("rbptrack.sweep.gpus.run_on_gpus", lambda commands, gpus, *_: used.extend(gpus))
     Gpus(store, tmp_path / "jobs").run({0: sweep.resolve(*configs())}, lambda *_: None)
     assert used == expected
 

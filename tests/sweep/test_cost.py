@@ -9,7 +9,7 @@ import pytest
 
 from rbptrack import sweep
 from rbptrack.config.compose import compose
-from rbptrack.sweep.cost import _weight_files
+from rbptrack.sweep.sizes import _weight_files
 from rbptrack.tracking import Store
 from tests.sweep.conftest import Configs
 

@@ -171,7 +171,7 @@ def test_run_on_gpus_starts_jobs_of_sound_models_if_another_model_is_broken(
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/config.json").write_text('{"model_type": "none"}')
     started: list[list[str]] = []
-    monkeypatch.setattr("rbptrack.sweep.backends.run_on_gpus", lambda commands, *_: started.extend(commands))
+    monkeypatch.setattr("rbptrack.sweep.gpus.run_on_gpus", lambda commands, *_: started.extend(commands))
     words = [*SMALL[1:], "model=nano/6k,./broken", "launch=gpus", "launch.gpus=0"]
     assert sweep.run(configs(*words), words) == 1
     (command,) = started
@@ -183,7 +183,7 @@ def test_run_on_gpus_keeps_job_files_in_mlruns_whatever_the_name_of_the_sweep(
     store: Store, configs: Configs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr("rbptrack.sweep.backends.run_on_gpus", lambda commands, *_: started.extend(commands))
+    monkeypatch.setattr("rbptrack.sweep.gpus.run_on_gpus", lambda commands, *_: started.extend(commands))
     words = [*SMALL, "launch=gpus", "launch.gpus=0", "sweep='../../a,b'"]
     sweep.run(configs(*words), words)
     (command,) = started
@@ -256,7 +256,7 @@ def test_run_on_gpus_without_delivery_leaves_the_measurement_of_a_job_on_disk(
 ) -> None:
     (config,) = configs("deliver=false")
     assert sweep.run([config], []) == 0
-    monkeypatch.setattr("rbptrack.sweep.backends.run_on_gpus", lambda *_: None)
+    monkeypatch.setattr("rbptrack.sweep.gpus.run_on_gpus", lambda *_: None)
     words = [*SMALL, "launch=gpus", "launch.gpus=0", "deliver=false"]
     assert sweep.run(configs(*words), words) == 0
     assert sweep.resolve(config).folder.exists()
@@ -275,7 +275,7 @@ def test_run_on_gpus_finds_the_measurement_that_another_command_delivered(
         (delivered,) = Outbox(store).deliver_waiting()
         assert not delivered.error
 
-    monkeypatch.setattr("rbptrack.sweep.backends.run_on_gpus", measure_and_deliver_elsewhere)
+    monkeypatch.setattr("rbptrack.sweep.gpus.run_on_gpus", measure_and_deliver_elsewhere)
     assert sweep.run(configs(*words), words) == 0
 
 
@@ -286,7 +286,7 @@ def test_run_on_gpus_ignores_the_failure_of_an_earlier_job(
     cell = sweep.resolve(*configs(*words))
     failure_file(cell).parent.mkdir(parents=True)
     failure_file(cell).write_text("of an earlier job")
-    monkeypatch.setattr("rbptrack.sweep.backends.run_on_gpus", lambda *_: measure_cell(cell, store, deliver=False))
+    monkeypatch.setattr("rbptrack.sweep.gpus.run_on_gpus", lambda *_: measure_cell(cell, store, deliver=False))
     assert sweep.run(configs(*words), words) == 0
 
 
@@ -295,7 +295,7 @@ def test_run_on_gpus_with_force_fails_if_the_job_leaves_no_new_measurement(
 ) -> None:
     words = [*SMALL, "launch=gpus", "launch.gpus=0", "force=true"]
     assert sweep.run(configs(), []) == 0
-    monkeypatch.setattr("rbptrack.sweep.backends.run_on_gpus", lambda *_: None)
+    monkeypatch.setattr("rbptrack.sweep.gpus.run_on_gpus", lambda *_: None)
     assert sweep.run(configs(*words), words) == 1
 
 
