@@ -22,7 +22,8 @@ from rbptrack.config.schema import EngineConfig, ModelConfig
 from rbptrack.engine import Served, measure
 from rbptrack.models.architecture import load_config, vocab_size
 from rbptrack.sources.pin import pin_model
-from rbptrack.sources.server import Connection, find_served_model
+from rbptrack.sources.server import find_served_model
+from rbptrack.sources.server_connection import Connection
 
 
 def bare_loop(address: str, name: str, prompts: Sequence[Sequence[int]], requests: int) -> float:

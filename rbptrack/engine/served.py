@@ -24,7 +24,9 @@ from rbptrack.engine.batches import Batch
 from rbptrack.engine.engine import Engine, EngineFailed
 from rbptrack.ranks import FloatArray, IntArray
 from rbptrack.scoring import Scores
-from rbptrack.sources.server import Connection, ServedModel, check_answer, identify
+from rbptrack.sources.server import ServedModel, identify
+from rbptrack.sources.server_answers import check_answer
+from rbptrack.sources.server_connection import Connection
 
 if TYPE_CHECKING:
     from rbptrack.corpus.sequences import Corpus

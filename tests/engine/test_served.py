@@ -18,8 +18,9 @@ from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine import EngineFailed, Served, Transformers, blocks, measure
 from rbptrack.engine.served import _Pace
 from rbptrack.ranks import RankTable
-from rbptrack.sources import server as server_module
-from rbptrack.sources.server import Connection, find_served_model
+from rbptrack.sources import server_connection
+from rbptrack.sources.server import find_served_model
+from rbptrack.sources.server_connection import Connection
 from tests.engine.conftest import VOCABULARY, TinyModel
 from tests.fake_vllm import FakeVllm
 
@@ -29,7 +30,7 @@ CONFIG = EngineConfig(batch_tokens=200, requests=3, timeout=10, deadline=10)
 @pytest.fixture
 def vllm(model: TinyModel, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeVllm]:
     """A server of the tiny model."""
-    monkeypatch.setattr(server_module, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(server_connection, "_FIRST_PAUSE", 0.01)
 
     def logits(ids: list[int]) -> torch.Tensor:
         return model.head.logits(model.backbone(torch.tensor([ids]))[0])
@@ -198,7 +199,7 @@ def test_server_with_another_configuration_for_each_answer_is_refused(
 
 
 def test_answer_that_is_too_large_is_refused(vllm: FakeVllm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_MAX_ANSWER", 5)
+    monkeypatch.setattr(server_connection, "_MAX_ANSWER", 5)
     with Connection(vllm.address, CONFIG) as connection, pytest.raises(BadInput):
         connection.request("/version")
 

@@ -15,8 +15,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import rbptrack
 from rbptrack.base.errors import BadInput
 from rbptrack.config.paths import embedded
-from rbptrack.config.schema import Config
-from rbptrack.sources import server as server_module
+from rbptrack.config.schema import Config, ModelConfig
+from rbptrack.sources import server_connection
+from rbptrack.sources.server import find_served_model
 from rbptrack.sweep import Resolver, plan, resolve
 from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.measuring import measure_cell
@@ -36,7 +37,7 @@ def model() -> Any:
 @pytest.fixture
 def vllm(model: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeVllm]:
     """A server of the smallest embedded model."""
-    monkeypatch.setattr(server_module, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(server_connection, "_FIRST_PAUSE", 0.01)
 
     def logits(ids: list[int]) -> torch.Tensor:
         with torch.inference_mode():
@@ -141,13 +142,13 @@ def test_model_of_another_origin_must_be_named(changes: dict[str, Any], configs:
 
 
 def test_revision_of_a_repository_must_be_named(configs: Configs, vllm: FakeVllm) -> None:
-    model = server_module.ModelConfig(repo="org/model", revision="step1000", server=vllm.address)
+    model = ModelConfig(repo="org/model", revision="step1000", server=vllm.address)
     vllm.root = "org/model"
     engine = configs()[0].engine
     with pytest.raises(BadInput, match="step1000"):
-        server_module.find_served_model(model, engine, 4096)
+        find_served_model(model, engine, 4096)
     model.server_name = "nano"
-    assert server_module.find_served_model(model, engine, 4096).named_by_user
+    assert find_served_model(model, engine, 4096).named_by_user
 
 
 @pytest.mark.parametrize("address", ["http://host:port", "http://a..b:80"])
