@@ -19,7 +19,7 @@ from transformers import (
 from rbptrack.api.arguments import check_keywords, list_texts
 from rbptrack.api.measuring import make_config, measure
 from rbptrack.base.errors import BadInput, first_line
-from rbptrack.models.architecture import check_compatible
+from rbptrack.models.compatibility import check_compatible
 from rbptrack.models.tokenizer import check_tokenizer
 from rbptrack.ranks.names import HEADLINE_KS, rbp_name
 

@@ -99,7 +99,8 @@ def measure(
     from rbptrack.corpus.documents import Document
     from rbptrack.corpus.sequences import build_corpus
     from rbptrack.corpus.tokens import tokenise
-    from rbptrack.models.architecture import check_compatible, check_token_ids, max_sequence_length
+    from rbptrack.models.architecture import max_sequence_length
+    from rbptrack.models.compatibility import check_compatible, check_token_ids
 
     tokenizer = _check_model_and_tokenizer(model, tokenizer, server)
     in_memory: Any = model

@@ -71,8 +71,9 @@ def measure_served(
 ) -> tuple[Ranked, MeasurementRecord]:
     """Measure a corpus with a model on a server. Writes the ranks and the record into a folder."""
     from rbptrack.engine import Served
-    from rbptrack.models.architecture import count_parameters, vocab_size
+    from rbptrack.models.architecture import vocab_size
     from rbptrack.models.describe import describe_architecture
+    from rbptrack.models.parameters import count_parameters
     from rbptrack.models.tokenizer import rules_hash
 
     began = time.time()

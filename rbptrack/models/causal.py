@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from rbptrack.base.errors import BadInput, first_line
-from rbptrack.models.architecture import count_module_parameters, max_sequence_length, text_config, vocab_size
+from rbptrack.models.architecture import max_sequence_length, text_config, vocab_size
 from rbptrack.models.backbone import Backbone, Unmeasurable
 from rbptrack.models.device import float32_products, is_out_of_memory, is_spread, parameter_on_device
 from rbptrack.models.head import read_head
+from rbptrack.models.parameters import count_module_parameters
 from rbptrack.models.probe import check_head, check_states, draw_probes, unmeasurable_error
 from rbptrack.models.quantised import describe_quantisation, is_matrix, quantisation_method
 from rbptrack.scoring.head import Head

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from rbptrack.models.quantised import describe_quantisation
 
 if TYPE_CHECKING:
-    from rbptrack.models.architecture import ParameterCounts
     from rbptrack.models.causal import CausalModel
+    from rbptrack.models.parameters import ParameterCounts
 
 
 def describe_model(model: CausalModel) -> dict[str, Any]:

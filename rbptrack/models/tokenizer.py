@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from rbptrack.base.errors import BadInput, first_line, shortened_list
 from rbptrack.models import sentence_piece
-from rbptrack.models.architecture import explained_errors, load_config, load_part
+from rbptrack.models.architecture import load_config
 from rbptrack.models.border_tokens import add_border_tokens
 from rbptrack.models.checkpoint import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, local_file
+from rbptrack.models.from_pretrained import explained_errors, load_part
 from rbptrack.models.gguf_file import gguf_path, read_gguf
 from rbptrack.models.gguf_tokenizer import load_gguf_tokenizer
 from rbptrack.models.sentence_piece import REMEDY

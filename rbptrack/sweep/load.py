@@ -19,19 +19,13 @@ from rbptrack.corpus.chat import find_chat_template
 from rbptrack.corpus.documents import describe_empty_documents, load_documents
 from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.corpus.tokens import tokenise
-from rbptrack.models.architecture import (
-    ParameterCounts,
-    check_compatible,
-    check_same_tokenizer,
-    check_token_ids,
-    choose_candidates,
-    count_parameters,
-    load_config,
-)
+from rbptrack.models.architecture import load_config
 from rbptrack.models.causal import CausalModel, Reference
+from rbptrack.models.compatibility import check_compatible, check_same_tokenizer, check_token_ids, choose_candidates
 from rbptrack.models.gguf_file import gguf_path, read_gguf
 from rbptrack.models.gguf_tokenizer import check_gguf_tokens
 from rbptrack.models.loading import load_model
+from rbptrack.models.parameters import ParameterCounts, count_parameters
 from rbptrack.models.tokenizer import load_tokenizer, rules_hash
 from rbptrack.sources.cache import cached_line
 from rbptrack.sources.manifest import reading

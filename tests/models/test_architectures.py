@@ -11,7 +11,8 @@ import pytest
 import torch
 import transformers
 
-from rbptrack.models.architecture import count_parameters, load_config
+from rbptrack.models.architecture import load_config
+from rbptrack.models.parameters import count_parameters
 from rbptrack.sources.manifest import pin_file
 from rbptrack.sources.pin import Pinned
 from tests.models.conftest import Load

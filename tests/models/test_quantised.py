@@ -15,7 +15,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.config.paths import embedded
 from rbptrack.config.schema import Dtype
 from rbptrack.models import quantised
-from rbptrack.models.architecture import count_parameters
+from rbptrack.models.parameters import count_parameters
 from tests.definition import scores_by_definition
 from tests.models.conftest import Load
 from tests.tiny_models import HEAD_ROWS, edit_json, write_checkpoint
