@@ -1,113 +1,46 @@
-"""Write measurements and reports to MLflow as runs, and read them.
-
-A run is created only when its data are complete: a finished measurement, or the reason why a measurement failed.
-"""
+"""Write measurements and reports to MLflow as runs."""
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from operator import index
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
-from rbptrack.analysis.filters import NO_FILTERS, Filters
 from rbptrack.analysis.rank_store import SCORES
 from rbptrack.analysis.runs import Runs
-from rbptrack.base.errors import (
-    BadInput,
-    MissingArtifact,
-    RbptrackError,
-    first_line,
-    unknown_name,
-)
+from rbptrack.base.errors import BadInput, RbptrackError, unknown_name
 from rbptrack.base.validation import broken_rules
-from rbptrack.config.check import check_store
-from rbptrack.config.patterns import matches_patterns
-from rbptrack.console.output import print_problem
-from rbptrack.measurement.build import same_number
-from rbptrack.measurement.columns import DTYPE_BY_COLUMN
 from rbptrack.measurement.document import FINGERPRINT_TAG, TAG_PREFIX, Label, Measurement, names_of, params_of, tags_of
 from rbptrack.measurement.files import RECORD_FILE
 from rbptrack.measurement.record import MeasurementRecord, ReportRecord
-from rbptrack.ranks import rbp_ks, rbp_name, se_name
 from rbptrack.tracking import view
-from rbptrack.tracking.artifacts import Artifacts
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.experiment import Experiment
 from rbptrack.tracking.models import LoggedModels
-from rbptrack.tracking.names import (
-    DEFAULT_EXPERIMENT,
-    MEASUREMENTS_NOTE,
-    PAGE_FILE,
-    REPORTS_NOTE,
-    REPORTS_SUFFIX,
-    SCORES_FILE,
-    Kind,
-    Tag,
-)
+from rbptrack.tracking.names import PAGE_FILE, SCORES_FILE, Kind, Tag
+from rbptrack.tracking.reader import StoreReader, is_equivalent, read_scores
 from rbptrack.tracking.verify import Fault, find_faults
 from rbptrack.tracking.writer import MAX_PARAM_LENGTH, RunWriter, describe_measurement, shorten
 
-_FINISHED = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.MEASUREMENT}'"
-_MAX_SINGLE_SEARCHES = 3  # more fingerprints than this are not searched one by one; all measurements are read instead
-_FRESH_SECONDS = 60.0  # an answer of the store is used again for this time
 
+class Store(StoreReader):
+    """Writes measurements and reports to MLflow, and reads them.
 
-class Store(Artifacts):
-    """The measurements in one MLflow experiment, and the reports in another one.
-
-    Creating a Store does not contact the server. Every method raises StoreAway if the store does not answer,
-    StoreRefuses if it does not permit the access, and BadInput if it cannot be used for another reason.
-
-    Args:
-        uri: the address; empty for MLFLOW_TRACKING_URI or, if that is not set, for sqlite:///mlflow.db in this folder.
-        experiment: the name of the experiment of measurements; empty for MLFLOW_EXPERIMENT_NAME or, if that is not set,
-            for `rbptrack`.
-
-    Attributes:
-        measurements: the experiment of measurements.
-        reports: the experiment of sweeps, analyses and scores.
-
+    A run is created only when its data are complete: a finished measurement, or the reason why a measurement failed.
+    The arguments are those of `StoreReader`.
     """
 
     def __init__(self, uri: str = "", experiment: str = "") -> None:
-        experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME", "") or DEFAULT_EXPERIMENT
-        check_store(uri, experiment)
-        super().__init__(Connection(uri))
-        self.measurements = Experiment(self.connection, experiment, MEASUREMENTS_NOTE)
-        self.reports = Experiment(self.connection, experiment + REPORTS_SUFFIX, REPORTS_NOTE)
+        super().__init__(uri, experiment)
         self._measurement_writer = RunWriter(self.measurements)
         self._report_writer = RunWriter(self.reports)
         self._logged_models = LoggedModels(self.measurements)
-        self._missing: set[str] = set()  # the fingerprints that the last `find_all` did not find
-        self._asked = 0.0  # when this was
-        self._metric_names: set[str] = set()  # of the measurements that were read
-
-    @property
-    def uri(self) -> str:
-        """The address. The path of a SQLite file is absolute."""
-        return self.connection.uri
-
-    @property
-    def shown_address(self) -> str:
-        """The address for messages, without a password."""
-        return self.connection.shown_address
-
-    @property
-    def experiment(self) -> str:
-        """The name of the experiment of measurements."""
-        return self.measurements.name
 
     def check_writable(self, datasets: Iterable[str] = ()) -> None:
         """Check that this user may write, by setting a tag of each experiment. Missing experiments are created.
@@ -121,48 +54,8 @@ class Store(Artifacts):
 
         """
         with self.connection.write_lock():
-            self.measurements.find_or_create()
-            colours = view.with_colours(datasets, self.measurements.tags.get(Tag.COLOURS, ""))
-            self.measurements.set_tag(Tag.COLOURS, json.dumps(colours), always=True)
+            self._choose_colours(datasets, always=True)
             self.reports.describe()
-
-    # Write measurements
-
-    def find(self, fingerprint: str) -> str | None:
-        """Return the ID of the newest finished run with a fingerprint, or None if there is no such run."""
-        run = self._find_newest(FINGERPRINT_TAG, fingerprint)
-        return run.info.run_id if run else None
-
-    def find_equivalent(self, record: MeasurementRecord) -> str | None:
-        """Return the ID of the newest finished run that is equivalent to a record, or None if there is no such run.
-
-        A run with the record's fingerprint is equivalent, with one exception. The fingerprint of an import does not
-        depend on the imported numbers. If the record is a later import with other numbers, it corrects the run, so the
-        run is not equivalent.
-        """
-        run = self._find_newest(FINGERPRINT_TAG, record.fingerprint)
-        return run.info.run_id if run and _is_equivalent(run, record) else None
-
-    def find_all(self, fingerprints: Collection[str]) -> dict[str, str]:
-        """Return the IDs of the newest finished runs by fingerprint. A fingerprint without a run is left out."""
-        run_ids: dict[str, str] = {}
-        if len(fingerprints) <= _MAX_SINGLE_SEARCHES:
-            for fingerprint in fingerprints:
-                run_id = self.find(fingerprint)
-                if run_id:
-                    run_ids[fingerprint] = run_id
-        else:
-            for run in self.measurements.search(_FINISHED):  # newest first
-                fingerprint = run.data.tags.get(FINGERPRINT_TAG, "")
-                if fingerprint in fingerprints:
-                    run_ids.setdefault(fingerprint, run.info.run_id)
-        self._missing = set(fingerprints) - run_ids.keys()
-        self._asked = time.monotonic()
-        return run_ids
-
-    def was_missing(self, fingerprint: str) -> bool:
-        """Return whether `find_all` looked for a fingerprint in the last minute, and did not find it."""
-        return fingerprint in self._missing and time.monotonic() - self._asked < _FRESH_SECONDS
 
     def log(self, folder: Path, record: MeasurementRecord, seal: str, pictures: Sequence[Path] = ()) -> str:
         """Log a measurement as a run, unless the store has an equivalent run, and return the ID of the run.
@@ -185,7 +78,7 @@ class Store(Artifacts):
         if measurement.forced:
             equivalent = [run for run in finished if run.data.tags.get(Tag.SEAL) == seal]
         else:
-            equivalent = [run for run in finished[:1] if _is_equivalent(run, record)]
+            equivalent = [run for run in finished[:1] if is_equivalent(run, record)]
         writer = self._measurement_writer
         writer.discard_unfinished(runs)
         if equivalent:
@@ -195,7 +88,7 @@ class Store(Artifacts):
             Tag.KIND: Kind.MEASUREMENT,
             Tag.SEAL: seal,
             Tag.NOTE: describe_measurement(measurement),
-            view.COLOUR: self._colour(measurement.dataset),
+            view.COLOUR: self._choose_colours([measurement.dataset])[measurement.dataset],
         }
         run = writer.create(record.title, tags, record.began)
         run_id: str = run.run_id
@@ -273,12 +166,10 @@ class Store(Artifacts):
                     elif tag in run.data.tags:
                         client.delete_tag(run_id, tag)
                 client.set_tag(run_id, Tag.NOTE, describe_measurement(new))
-                client.set_tag(run_id, view.COLOUR, self._colour(new.dataset))
+                client.set_tag(run_id, view.COLOUR, self._choose_colours([new.dataset])[new.dataset])
                 client.update_run(run_id, name=new.title)
                 lines.append(f"{old.title} -> {new.title}")
         return lines
-
-    # Write sweeps, analyses and scores
 
     def save(
         self,
@@ -357,7 +248,7 @@ class Store(Artifacts):
 
         """
         content = table[list(SCORES)].to_csv(index=False)
-        scores = _read_scores(io.StringIO(content)).astype(str)
+        scores = read_scores(io.StringIO(content)).astype(str)
         earlier = self.scores()
         if len(scores.merge(earlier.astype(str))) == len(scores):
             return None
@@ -370,98 +261,26 @@ class Store(Artifacts):
 
         Returns the end of the view's address, which follows the address of the server.
         """
-        if not self._metric_names:
+        if not self.metric_names:
             list(self.finished_runs())
         with self.connection.write_lock():
             experiment_id = self.measurements.find_or_create()
             previous = self.measurements.tags.get(view.TAG, "")
-            self.measurements.set_tag(view.TAG, view.view_tag(self._metric_names, previous))
+            self.measurements.set_tag(view.TAG, view.view_tag(self.metric_names, previous))
         return view.view_address(experiment_id)
 
-    def _colour(self, dataset: str) -> str:
-        """Return the colour of a dataset's runs. A tag of the experiment keeps the colours of all datasets."""
+    def _choose_colours(self, datasets: Iterable[str], *, always: bool = False) -> dict[str, str]:
+        """Return the colours of all datasets, from a tag of the experiment. New datasets get a colour, which is kept.
+
+        Args:
+            datasets: datasets that may be new.
+            always: whether the tag is written even if it does not change.
+
+        """
         self.measurements.find_or_create()
-        colours = view.with_colours([dataset], self.measurements.tags.get(Tag.COLOURS, ""))
-        self.measurements.set_tag(Tag.COLOURS, json.dumps(colours))
-        return colours[dataset]
-
-    # Read
-
-    def runs(self, filters: Filters = NO_FILTERS, *, run_ids: Sequence[str] | None = None) -> Runs:
-        """Return finished measurements. Of several runs with one fingerprint, only the newest is used.
-
-        Args:
-            filters: the filters that measurements must pass. If `run_ids` is given, the filter `sweep` is not applied.
-            run_ids: the IDs of the runs to choose from, or None for all runs.
-
-        Raises:
-            BadInput: nothing was measured yet, the store has none of `run_ids`, or no measurement passes the filters.
-
-        """
-        frame = self._frame(run_ids)
-        if run_ids is not None:
-            if not len(frame):
-                raise BadInput(
-                    f"the tracking store {self.shown_address} has none of the {len(run_ids)} runs with these IDs"
-                )
-        if not len(frame):
-            raise self._no_measurement_error()
-        ordered = frame.sort_values(["family", "non_embedding_params", "dataset"], kind="stable", na_position="last")
-        runs = Runs(ordered, self)
-        if filters.sweep and run_ids is None:
-            runs = runs[self._belong_to_sweeps(runs.frame, filters.sweep)]
-        return runs.select(replace(filters, sweep=()))
-
-    def _frame(self, run_ids: Sequence[str] | None) -> pd.DataFrame:
-        """Return the finished measurements (with these IDs) as a frame. A run that breaks a rule is left out."""
-        rows = []
-        for run in self.finished_runs(run_ids):
-            try:
-                measurement = Measurement.from_run(run.data.tags, run.data.params, run.data.metrics)
-                started = pd.Timestamp(index(run.info.start_time), unit="ms", tz="UTC")
-            except (ValueError, TypeError, OverflowError) as error:
-                rule = "its start time is not a time"
-                if isinstance(error, ValidationError):
-                    rule = next(broken_rules(error)).sentence
-                print_problem(f"run {run.info.run_id} is left out: {rule}")
-                continue
-            rows.append(measurement.columns() | {"run_id": run.info.run_id, "started": started})
-        return pd.DataFrame(rows).reindex(columns=[*DTYPE_BY_COLUMN, *_rbp_columns(rows)])
-
-    def finished_runs(self, run_ids: Sequence[str] | None = None) -> Iterator[Any]:
-        """Yield MLflow's runs of finished measurements, newest first. Of each fingerprint, only the newest is used.
-
-        Args:
-            run_ids: the IDs of the runs to choose from, or None for all runs.
-
-        """
-        condition = _FINISHED
-        if run_ids is not None:
-            if not run_ids:
-                return
-            condition += f" and attributes.run_id IN ({', '.join(map(repr, run_ids))})"
-        seen = set()
-        for run in self.measurements.search(condition):
-            fingerprint = run.data.tags.get(FINGERPRINT_TAG) or run.info.run_id
-            if fingerprint not in seen:
-                seen.add(fingerprint)
-                self.remember(run)
-                self._metric_names |= run.data.metrics.keys()
-                yield run
-
-    def scores(self) -> pd.DataFrame:
-        """Return the imported scores of tasks. Only the newest score of each model, revision and task is used.
-
-        Raises MissingArtifact if a file of scores is damaged. If it were left out, older scores would count.
-        """
-        condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SCORES}'"
-        tables = []
-        for run in self.reports.search(condition):
-            self.remember(run)
-            tables.append(_read_scores(self.recorded_file(run.info.run_id, SCORES_FILE)))
-        if not tables:
-            return pd.DataFrame(columns=list(SCORES))
-        return pd.concat(tables, ignore_index=True).drop_duplicates(["model", "revision", "task"])
+        colours = view.with_colours(datasets, self.measurements.tags.get(Tag.COLOURS, ""))
+        self.measurements.set_tag(Tag.COLOURS, json.dumps(colours), always=always)
+        return colours
 
     def verify(self, *, repair: bool = False, since: float = 0.0) -> Iterator[Fault]:
         """Compare every run with its sealed record, and its numbers with its ranks. Yields the faults.
@@ -476,7 +295,7 @@ class Store(Artifacts):
 
         """
         if not self.connection.exists or self.measurements.find() is None:
-            raise self._no_measurement_error()
+            raise self.no_measurement_error()
         faults_by_run: dict[str, list[str]] = {}
         for fault in find_faults(self, self.measurements, self.reports, since):
             yield fault
@@ -488,75 +307,3 @@ class Store(Artifacts):
                 for run_id, texts in faults_by_run.items():
                     client.set_tag(run_id, Tag.DAMAGED, shorten("; ".join(texts)))
                     client.update_run(run_id, status="FAILED")  # a FAILED run is no longer read
-
-    def _find_newest(self, tag: str, value: str) -> Any:
-        """Return MLflow's newest run of a finished measurement with this value of a tag, or None."""
-        condition = f"{_FINISHED} and tags.`{tag}` = '{value}'"
-        return next(iter(self.measurements.search(condition, max_runs=1)), None)
-
-    def _belong_to_sweeps(self, frame: pd.DataFrame, patterns: Sequence[str]) -> pd.Series[bool]:
-        """Return for each measurement whether sweeps made or reused it, by patterns of the sweeps' names.
-
-        Raises BadInput if there are no such measurements.
-        """
-        condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SWEEP}'"
-        reused: set[str] = set()
-        for run in self.reports.search(condition):
-            if Tag.COVERS in run.data.tags and matches_patterns([run.data.tags.get(Tag.SWEEP, "")], patterns):
-                self.remember(run)
-                reused |= set(self.covered_run_ids(run.info.run_id))
-        is_made = frame["sweep"].fillna("").map(lambda name: matches_patterns([name], patterns))
-        belongs: pd.Series[bool] = frame["run_id"].isin(reused) | is_made.astype(bool)
-        if not belongs.any():
-            newest_first = frame.sort_values("started", ascending=False)["sweep"].dropna().unique()
-            names = ", ".join(map(str, newest_first[:10])) or "none"
-            raise BadInput(
-                f"no measurement has sweep={','.join(patterns)}. Sweeps of the store, the newest first: {names}"
-            )
-        return belongs
-
-    def _no_measurement_error(self) -> BadInput:
-        """Return the error that says why there are no measurements."""
-        if not self.connection.exists:
-            return BadInput(f"there is no tracking store {self.shown_address} yet: measure something first")
-        store = f"the tracking store {self.shown_address}"
-        if self.measurements.find() is None:
-            names = ", ".join(self.connection.experiment_names()) or "none"
-            return BadInput(f"{store} has no experiment {self.experiment}. Experiments: {names}")
-        return BadInput(
-            f"{store} has no finished measurement in the experiment {self.experiment}: measure something first"
-        )
-
-
-def _is_equivalent(run: Any, record: MeasurementRecord) -> bool:
-    """Return whether MLflow's finished run of a fingerprint is equivalent to a record (`Store.find_equivalent`)."""
-    if not record.measurement.imported_as or int(record.began * 1000) <= run.info.start_time:
-        return True
-    stored = {name: value for name, value in run.data.metrics.items() if name not in record.curves()}
-    metrics = record.metrics()
-    if run.data.params != record.params() or stored.keys() != metrics.keys():
-        return False
-    return all(same_number(value, metrics[name]) for name, value in stored.items())
-
-
-def _rbp_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names rbp_<k> and rbp_<k>_se among the keys of rows, ascending in k."""
-    names = {name for row in rows for name in row}
-    columns = []
-    for k in rbp_ks(names):
-        columns += [name for name in (rbp_name(k), se_name(rbp_name(k))) if name in names]
-    return columns
-
-
-def _read_scores(file: Path | io.StringIO) -> pd.DataFrame:
-    """Read a table of scores. Raises MissingArtifact if a column is missing, or holds something else than numbers."""
-    texts = dict.fromkeys(("model", "revision", "task"), str)
-    try:
-        table = pd.read_csv(file, dtype=texts, keep_default_na=False)[list(SCORES)]
-        numbers = pd.to_numeric(table["score"])
-        pd.to_numeric(table["n"].replace("", 0))
-    except (KeyError, ValueError) as error:
-        raise MissingArtifact(f"{SCORES_FILE} is damaged ({first_line(error)})") from error
-    if not np.isfinite(numbers.astype(float)).all():
-        raise MissingArtifact(f"{SCORES_FILE} is damaged: a score is not a finite number")
-    return table
