@@ -34,7 +34,7 @@ from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import CellConfig, Config
 from rbptrack.discovery import ANALYZERS, EXPORTERS, IMPORTERS, PluginKind, find_plugins
 from rbptrack.measurement.columns import COLUMN_PARTS, DTYPE_BY_COLUMN, OF_RUN
-from rbptrack.measurement.document import Fact, Key, Label, Part, Result, Subject, Within
+from rbptrack.measurement.parts import Fact, Key, Label, Part, Result, Subject, Within
 from rbptrack.ranks import COLUMNS
 
 ROOT = Path(__file__).parent.parent

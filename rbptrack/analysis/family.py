@@ -35,7 +35,7 @@ from rbptrack.analysis.runs import Runs
 from rbptrack.base.formatting import compact, counted, listed
 from rbptrack.config.patterns import natural_key
 from rbptrack.measurement.columns import COLUMN_PARTS, LAW_COLUMNS
-from rbptrack.measurement.document import Subject
+from rbptrack.measurement.parts import Subject
 from rbptrack.ranks import DocumentCounts, FloatArray, MissingColumn, rbp_ks
 from rbptrack.stats.documents import only_totals
 

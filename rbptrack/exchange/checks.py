@@ -32,7 +32,8 @@ from rbptrack.base.formatting import listed
 from rbptrack.base.validation import broken_rules
 from rbptrack.measurement.build import check_ranks, conditions, from_numbers, from_ranks, named_fields
 from rbptrack.measurement.columns import DTYPE_BY_COLUMN, IMPORTABLE_COLUMNS
-from rbptrack.measurement.document import MAX_TEXT_LENGTH, ROUNDING, Count, Measurement, Name, Text
+from rbptrack.measurement.document import ROUNDING, Measurement
+from rbptrack.measurement.parts import MAX_TEXT_LENGTH, Count, Name, Text
 from rbptrack.ranks import CE, HEADLINE_KS, RankSums, RankTable, is_rbp_column, parse_rbp_name, rbp_ks, rbp_name
 from rbptrack.ranks.near_copies import near_copies_in
 

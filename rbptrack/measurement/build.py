@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.parquet import read_table
 from rbptrack.measurement.columns import IMPORTABLE_COLUMNS
-from rbptrack.measurement.document import MAX_TEXT_LENGTH, PARTS, Measurement, Result, by_k
+from rbptrack.measurement.document import PARTS, Measurement, by_k
 from rbptrack.measurement.files import DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE
+from rbptrack.measurement.parts import MAX_TEXT_LENGTH, Result
 from rbptrack.ranks import COLUMNS, COUNTED_COLUMNS, RankHistogram, RankSums, RankTable, log_grid
 from rbptrack.ranks.near_copies import note_on_near_copies
 from rbptrack.stats.documents import ce_and_rbp, covariance, influences

@@ -9,19 +9,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import pandas as pd
 
-from rbptrack.measurement.document import (
-    PARTS,
-    SCALAR_FIELDS,
-    Fact,
-    Key,
-    Label,
-    Measurement,
-    Part,
-    Result,
-    Subject,
-    Within,
-    names_of,
-)
+from rbptrack.measurement.document import PARTS, SCALAR_FIELDS, Measurement, names_of
+from rbptrack.measurement.parts import Fact, Key, Label, Part, Result, Subject, Within
 
 _DTYPES = {str: "string", int: "Int64", float: "Float64", bool: "boolean", datetime: "datetime64[us, UTC]"}
 

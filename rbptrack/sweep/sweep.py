@@ -18,7 +18,8 @@ from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import print_problem, print_text, program_name
 from rbptrack.console.progress import spinner
 from rbptrack.discovery import ANALYZERS, find_plugins
-from rbptrack.measurement.document import Label, measurement_title, names_of
+from rbptrack.measurement.document import measurement_title, names_of
+from rbptrack.measurement.parts import Label
 from rbptrack.sweep.backends import make_backend
 from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.messages import failure_cause, failure_lines, note_lines

@@ -18,8 +18,9 @@ from rbptrack.analysis.rank_store import SCORES
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError, unknown_name
 from rbptrack.base.validation import broken_rules
-from rbptrack.measurement.document import FINGERPRINT_TAG, TAG_PREFIX, Label, Measurement, names_of, params_of, tags_of
+from rbptrack.measurement.document import FINGERPRINT_TAG, TAG_PREFIX, Measurement, names_of, params_of, tags_of
 from rbptrack.measurement.files import RECORD_FILE
+from rbptrack.measurement.parts import Label
 from rbptrack.measurement.record import MeasurementRecord, ReportRecord
 from rbptrack.tracking import view
 from rbptrack.tracking.models import LoggedModels

@@ -22,8 +22,9 @@ from rbptrack.base.errors import (
 )
 from rbptrack.base.files import sha256
 from rbptrack.measurement.build import faults_of_ranks
-from rbptrack.measurement.document import FINGERPRINT_TAG, TAG_PREFIX, Label, names_of
+from rbptrack.measurement.document import FINGERPRINT_TAG, TAG_PREFIX, names_of
 from rbptrack.measurement.files import MEASUREMENT_FILES, RANKS_FILE, RECORD_FILE
+from rbptrack.measurement.parts import Label
 from rbptrack.measurement.record import MeasurementRecord, Record, parse_record, read_record, record_seal
 from rbptrack.tracking.names import SCORES_FILE, Kind, Tag
 from rbptrack.tracking.writer import dataset_input

@@ -13,7 +13,8 @@ from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
 from rbptrack.measurement.build import from_numbers
 from rbptrack.measurement.columns import COLUMN_PARTS, DTYPE_BY_COLUMN, SAME_TOKENS_COLUMNS
 from rbptrack.measurement.describe import describe
-from rbptrack.measurement.document import PARTS, Key, Label, Measurement, Result, Within, fingerprint, names_of
+from rbptrack.measurement.document import PARTS, Measurement, fingerprint, names_of
+from rbptrack.measurement.parts import Key, Label, Result, Within
 
 SMALL: dict[str, Any] = {
     "family": "mine",

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from rbptrack.measurement.document import Label, names_of
+from rbptrack.measurement.document import names_of
+from rbptrack.measurement.parts import Label
 
 Alteration = Callable[[], None]
 IGNORED = ("rbptrack.kind", "rbptrack.writer", *(f"rbptrack.{label}" for label in names_of(Label)))
