@@ -9,6 +9,7 @@ import json
 import pkgutil
 import re
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -212,10 +213,17 @@ def test_page_with_simulated_rates_is_current() -> None:
     assert validity_page.PAGE.read_text() == validity_page.page_text()
 
 
-def test_lines_agree_if_speeds_and_last_digits_differ() -> None:
-    assert tutorials.lines_agree("nano-6k  CE 5.538  1,200 tok/s", "nano-6k   CE 5.539  900 tok/s")
-    assert not tutorials.lines_agree("CE 5.538", "CE 5.638")
-    assert not tutorials.lines_agree("14 measured", "13 measured")
+@pytest.mark.parametrize(
+    ("shown", "printed", "agree"),
+    [
+        ("nano-6k  CE 5.538  1,200 tok/s", "nano-6k   CE 5.539  900 tok/s", True),
+        ("CE 5.538", "CE 5.541", False),
+        ("14 measured", "13 measured", False),
+    ],
+)
+def test_check_output_lets_speeds_and_last_digits_differ(shown: str, printed: str, agree: bool) -> None:
+    with nullcontext() if agree else pytest.raises(tutorials.Different):
+        tutorials.check_output(tutorials.Command("x", [shown]), [printed])
 
 
 def test_check_output_lets_three_dots_stand_for_any_lines_and_refuses_missing_and_additional_lines() -> None:

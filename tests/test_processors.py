@@ -13,7 +13,7 @@ from tools import processors
 
 def test_main_returns_1_if_the_demo_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     failed_process = subprocess.CompletedProcess([], 1, "an error\n")
-    monkeypatch.setattr(processors, "run_command", lambda *_: failed_process)
+    monkeypatch.setattr(processors, "run_case_command", lambda *_: failed_process)
     assert not processors.measure_demo(processors.CASES[0], Path(sys.executable), Path())
     assert processors.main([processors.CASES[0].name]) == 1
 

@@ -27,11 +27,11 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from tools import commands
 from tools.tutorials import pages
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ("rbptrack/", "conf/", "plugins/")
-PATIENCE = 1800.0  # seconds that a command may take
 DEMO = ("demo", "model=nano/6k,nano/15k,nano/38k", "dataset.documents=10")
 
 WATCH_MODULE = """
@@ -59,21 +59,14 @@ def run_command(command: Sequence[str | Path], folder: Path, variables: Mapping[
 
     The command inherits the environment variables of this process, except those that would change what Python, MLflow,
     rbptrack or Hydra do. `variables` are added. Raises Failed if the exit code is not 0, or if the command takes longer
-    than `PATIENCE`.
+    than an hour.
     """
     left_out = ("PYTHON", "MLFLOW_", "RBPTRACK_", "HYDRA_")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
-    environment = {**inherited, **(variables or {})}
-    command_line = " ".join(map(str, command))
-    try:
-        process = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise Failed(f"{command_line}: not finished after {PATIENCE:,.0f} s") from error
+    process = commands.run_command(command, folder, {**inherited, **(variables or {})})
     if process.returncode:
-        raise Failed(f"{command_line}: exit code {process.returncode}\n{process.stdout}{process.stderr}")
-    return process.stdout + process.stderr
+        raise Failed(f"{' '.join(map(str, command))}: exit code {process.returncode}\n{process.stdout}")
+    return process.stdout
 
 
 def tracked_files() -> list[str]:

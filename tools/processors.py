@@ -41,11 +41,13 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 
+from tools import commands
+from tools.commands import lines_agree, numbers_in
+
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ("tests/stats", "tests/analysis", "tests/plugins", "tests/scoring", "tests/system/test_kernel_shapes.py")
 LIBRARIES = ("pandas", "numpy", "scipy", "lmfit")
 KERNEL_VARIABLES = ("OPENBLAS_", "ATEN_", "MKL_", "OMP_")  # prefixes of variables that no case inherits
-NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?%?")
 MAX_SHARE = Decimal("0.01")  # the share by which the numbers of two measurements may differ
 
 
@@ -163,7 +165,7 @@ def run_case(case: Case, native_folder: Path, expected: Sequence[str]) -> CaseRe
 
 def run_tests(case: Case, python: Path, versions: str) -> CaseResult:
     """Run the tests of `TESTS`, and print their output if one fails."""
-    tests = run_command(case, [python, "-m", "pytest", "-p", "no:cacheprovider", "-m", "", *TESTS], ROOT)
+    tests = run_case_command(case, [python, "-m", "pytest", "-p", "no:cacheprovider", "-m", "", *TESTS], ROOT)
     if tests.returncode:
         print(tests.stdout, flush=True)
         return CaseResult(case.name, versions, "failed", passed=False)
@@ -193,7 +195,7 @@ def compare_demos(
     analysis_diff = differences(expected, analysed)
     measurement_diff = differences(expected, measured, share=MAX_SHARE)
     print(*analysis_diff, *measurement_diff, sep="\n", flush=True)
-    pairs = zip(numbers_in(expected), numbers_in(measured), strict=False)
+    pairs = zip(numbers_in("\n".join(expected)), numbers_in("\n".join(measured)), strict=False)
     changed_numbers = sum(number != expected_number for expected_number, number in pairs)
     measured_text = f"equal but for {changed_numbers} numbers" if changed_numbers else "equal"
     return replace(
@@ -219,34 +221,8 @@ def differences(expected: Sequence[str], printed: Sequence[str], *, share: Decim
     """
     if share and len(expected) == len(printed):
         pairs = zip(expected, printed, strict=True)
-        printed = [first if _is_close(first, second, share) else second for first, second in pairs]
+        printed = [first if lines_agree(first, second, units=1, share=share) else second for first, second in pairs]
     return list(difflib.unified_diff(expected, printed, "expected", "printed", n=0, lineterm=""))
-
-
-def _is_close(first: str, second: str, share: Decimal) -> bool:
-    """Return whether two lines have the same words, and numbers that differ as little as `differences` permits."""
-    if _text_without_numbers(first) != _text_without_numbers(second):
-        return False
-    for first_text, second_text in zip(numbers_in([first]), numbers_in([second]), strict=True):
-        a, b = (Decimal(text.rstrip("%").replace(",", "")) for text in (first_text, second_text))
-        is_whole_number = first_text.strip("-").replace(",", "").isdigit()
-        unit = Decimal(0) if is_whole_number else max(_last_digit(a), _last_digit(b))
-        if abs(a - b) > max(unit, share * max(abs(a), abs(b))):
-            return False
-    return True
-
-
-def _text_without_numbers(line: str) -> str:
-    return re.sub(r"\s+|─+|━+", " ", NUMBER.sub("#", line)).strip()
-
-
-def numbers_in(lines: Iterable[str]) -> list[str]:
-    return [number for line in lines for number in NUMBER.findall(line)]
-
-
-def _last_digit(number: Decimal) -> Decimal:
-    """Return one unit of the last digit."""
-    return Decimal(1).scaleb(int(number.as_tuple().exponent))
 
 
 def processor_flags() -> set[str]:
@@ -303,23 +279,15 @@ def library_versions(python: Path) -> str:
     return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def run_command(case: Case, words: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
+def run_case_command(case: Case, words: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command with the variables of a case. Standard error is part of the output."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(KERNEL_VARIABLES)}
-    return subprocess.run(
-        list(map(str, words)),
-        cwd=folder,
-        env=inherited | dict(case.variables) | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    return commands.run_command(words, folder, {**inherited, **case.variables, "PYTHONPATH": str(ROOT)})
 
 
 def measure_demo(case: Case, python: Path, folder: Path) -> bool:
     """Measure the demo into a folder. Returns whether that succeeded; if not, prints why."""
-    demo = run_command(case, [python, "-m", "rbptrack", "demo", "analyzers=[]"], folder)
+    demo = run_case_command(case, [python, "-m", "rbptrack", "demo", "analyzers=[]"], folder)
     if demo.returncode:
         print(f"{case.name}: the demo failed with exit code {demo.returncode}:", demo.stdout, sep="\n", flush=True)
     return demo.returncode == 0
@@ -328,7 +296,7 @@ def measure_demo(case: Case, python: Path, folder: Path) -> bool:
 def analysis_lines(folder: Path, case: Case, python: Path) -> list[str]:
     """Return the lines that all analyzers print about a folder's store. If they fail, print why and return no line."""
     wide = replace(case, variables={**case.variables, "COLUMNS": "400"})  # wide enough for all columns
-    analysis = run_command(
+    analysis = run_case_command(
         wide, [python, "-W", "ignore", "-c", "from tools.processors import print_all; print_all()"], folder
     )
     if analysis.returncode:

@@ -17,7 +17,6 @@ import argparse
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,22 +25,21 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
 
+from tools.commands import lines_agree, run_command
+
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 LEFT_OUT = "..."
-PATIENCE = 3600.0  # seconds that a command may take
 
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _CONTINUES = re.compile(r"^<!-- continues (\S+) -->$", re.MULTILINE)
 _ESCAPE = re.compile(r"\x1b\[[\d;]*m")
-_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _VARIES = (
     (re.compile(r"\d{8}-\d{6}(?:-\w+)?"), "SWEEP"),
     (re.compile(r"\b(?=\w*\d)[0-9a-f]{8,64}\b"), "ID"),
     (re.compile(r"mlruns/\d+/"), "mlruns/N/"),
     (re.compile(r"[\d.,]+k? ?tok(?:ens)?/s"), "SPEED"),
     (re.compile(r"\b\d+:\d\d(?::\d\d)?\b|\b[\d.]+ ?(?:s|min|h|kB|MB|GB)\b"), "MUCH"),
-    (re.compile(r"-{2,}|\s+"), " "),
 )
 
 
@@ -139,16 +137,7 @@ def _run_command(words: str, folder: Path, home: Path) -> list[str]:
     programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     shell = {"PATH": programs, "HOME": str(home), "HF_HUB_OFFLINE": "1"}
     shell |= {"COLUMNS": "120", "TTY_COMPATIBLE": "1", "NO_COLOR": "1"}  # tables as in a terminal of this width
-    process = subprocess.run(
-        ["bash", "-c", words],
-        cwd=folder,
-        env=inherited | shell,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    process = run_command(["bash", "-c", words], folder, inherited | shell)
     if process.returncode:
         raise Different(f"$ {words}\nended with exit code {process.returncode}:\n{process.stdout}")
     plain = _ESCAPE.sub("", process.stdout)
@@ -156,7 +145,10 @@ def _run_command(words: str, folder: Path, home: Path) -> list[str]:
 
 
 def check_output(command: Command, printed: Sequence[str]) -> None:
-    """Compare the lines that a page shows with the lines that the command printed. Raises Different."""
+    """Compare the lines that a page shows with the lines that the command printed. Raises Different.
+
+    IDs, times, speeds and gaps may differ. Numbers with decimals may differ by two units of the last digit.
+    """
     position = 0  # of the first printed line that is not compared yet
     may_skip = False  # whether the page leaves out lines here
     for line in command.lines:
@@ -164,7 +156,8 @@ def check_output(command: Command, printed: Sequence[str]) -> None:
             may_skip = True
             continue
         candidates = range(position, len(printed) if may_skip else min(position + 1, len(printed)))
-        match = next((i for i in candidates if lines_agree(line, printed[i])), None)
+        shown = _without_ids(line)
+        match = next((i for i in candidates if lines_agree(shown, _without_ids(printed[i]), units=2)), None)
         if match is None:
             next_lines = "\n".join(printed[position : position + 20])
             raise Different(f"$ {command.words}\ndoes not print\n{line}\nbut\n{next_lines}")
@@ -174,26 +167,11 @@ def check_output(command: Command, printed: Sequence[str]) -> None:
         raise Different(f"$ {command.words}\nprints more than the page shows:\n{printed[position]}")
 
 
-def lines_agree(documented: str, printed: str) -> bool:
-    """Return whether two lines agree. IDs, times, speeds and spaces may differ.
-
-    Numbers with decimals may differ by two units of the last digit. Whole numbers must be equal.
-    """
+def _without_ids(line: str) -> str:
+    """Replace what differs between two runs: IDs, times and speeds."""
     for pattern, placeholder in _VARIES:
-        documented = pattern.sub(placeholder, documented)
-        printed = pattern.sub(placeholder, printed)
-    if _NUMBER.sub("#", documented).strip() != _NUMBER.sub("#", printed).strip():
-        return False
-    pairs = zip(_NUMBER.findall(documented), _NUMBER.findall(printed), strict=True)
-    return all(_numbers_agree(*pair) for pair in pairs)
-
-
-def _numbers_agree(documented: str, printed: str) -> bool:
-    digits = len(documented.partition(".")[2])
-    if not digits or digits != len(printed.partition(".")[2]):
-        return documented == printed
-    difference = float(documented.replace(",", "")) - float(printed.replace(",", ""))
-    return abs(difference) < 2.5 * 10.0**-digits
+        line = pattern.sub(placeholder, line)
+    return line
 
 
 def rewrite_output(page: Path, command: Command, printed: Sequence[str]) -> None:
