@@ -63,26 +63,16 @@ def compare(
     report, changes = comparison_report(runs, first, second, ks)
     summary = f"{second['name']} compared with {first['name']}"
     analysis = Analysis("compare", report, leads=True, summary=summary)
-    if form != "json":
-        print_report(analysis)
-        print_text("")
-        for name in _EXPLAINED_COLUMNS:
-            if name in report.results:
-                print_text(f"{name}: {report.term(name).meaning}")
-    pair = runs[runs["run_id"].isin([first["run_id"], second["run_id"]])]
-    if out is not None:
-        title = f"{first['name']} and {second['name']}"
-        for line in _write_pages(pair, analysis, out, title=title, command=command_line()):
-            if form != "json":
-                print_text(line)
-    if form and form != "json":
-        write_figures(pair, [analysis], Path("figures"), form, width=width)
-    num_unreadable = print_unreadable(runs, [analysis])
     exit_code, judgement = 0, ""
     if tolerance is not None:
         exit_code, judgement = _judge(changes, tolerance)
-    if num_unreadable:  # incomplete results must not pass a gate
+    if print_unreadable(runs, [analysis]):  # incomplete results must not pass a gate
         exit_code = 1
+    pair = runs[runs["run_id"].isin([first["run_id"], second["run_id"]])]
+    lines_on_pages = []
+    if out is not None:
+        title = f"{first['name']} and {second['name']}"
+        lines_on_pages = _write_pages(pair, analysis, out, title=title, command=command_line())
     if form == "json":
         print_json(
             {
@@ -97,7 +87,17 @@ def compare(
                 "exit_code": exit_code,
             }
         )
-    elif tolerance is not None:
+        return exit_code
+    print_report(analysis)
+    print_text("")
+    for name in _EXPLAINED_COLUMNS:
+        if name in report.results:
+            print_text(f"{name}: {report.term(name).meaning}")
+    for line in lines_on_pages:
+        print_text(line)
+    if form:
+        write_figures(pair, [analysis], Path("figures"), form, width=width)
+    if tolerance is not None:
         print_text(f"with a tolerance of {tolerance:g}: {second['name']} is {judgement}")
         if exit_code == 0 and changes.num_units < FEW_UNITS:
             print_text(_text_on_largest_rises(report.tables.get("worst_documents", pd.DataFrame())))
