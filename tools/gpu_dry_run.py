@@ -1,7 +1,9 @@
 """Run the CUDA path of every architecture on fake CUDA tensors, on a machine without a GPU.
 
-    pip install --target FOLDER torch==2.13.0        # the CUDA build from PyPI, 5 GB, without a folder of CPU wheels
+    pip install --target FOLDER torch==VERSION       # the CUDA build from PyPI, 5 GB, without a folder of CPU wheels
     PYTHONPATH=FOLDER python -m tools.gpu_dry_run
+
+The version is that of constraints.txt. The last run, which docs/explanation/how-it-measures.md reports, had torch 2.11.
 
 A fake tensor has a shape, a dtype and a device, but no data. The tool scores padded batches with each small model of
 `tests/tiny_models.py`: in float32, bfloat16 and float16, with and without a reference model, among all entries of the
