@@ -24,9 +24,9 @@ def models(patterns: Patterns = None) -> int:
     S is known if rbptrack has counted the parameters on this machine.
     """
     from rbptrack.config.compose import compose
-    from rbptrack.sources import hub
+    from rbptrack.sources import cache, hub
     from rbptrack.sources.pin import pin_model
-    from rbptrack.sweep.lookups import cache_key
+    from rbptrack.sweep.lookups import parameter_counts_key
 
     names = _select("model", patterns or ["*/*"])
     rows = []
@@ -37,7 +37,8 @@ def models(patterns: Patterns = None) -> int:
         size_known = ""
         if folder or model.path:
             identity = f"{model.repo}@{folder.name}" if folder else pin_model(model).identity
-            size_known = _counted_size(cache_key(source=identity))
+            line = cache.find_line(parameter_counts_key(identity))
+            size_known = compact(json.loads(line)["non_embedding"]) if line else ""
         cached = "built-in" if model.path else "yes" if has_weights else "no"
         about = _comment("model", name)
         rows.append([name, model.size, size_known, model.repo, cached, about])
@@ -71,14 +72,6 @@ def _select(group: str, patterns: Sequence[str]) -> list[str]:
     from rbptrack.config.patterns import select_names
 
     return select_names(group, patterns, config_names(group))
-
-
-def _counted_size(key: str) -> str:
-    """Return S if the parameters of a model were counted before, and an empty text otherwise."""
-    from rbptrack.sources import cache
-
-    line = cache.find_line(f"parameter-counts/{key}")
-    return compact(json.loads(line)["non_embedding"]) if line else ""
 
 
 def _comment(group: str, name: str) -> str:

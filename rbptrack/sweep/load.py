@@ -31,7 +31,7 @@ from rbptrack.sources.cache import cached_line
 from rbptrack.sources.manifest import reading
 from rbptrack.sources.pin import Pinned
 from rbptrack.sweep.cells import Cell
-from rbptrack.sweep.lookups import cache_key
+from rbptrack.sweep.lookups import cache_key, parameter_counts_key
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -203,7 +203,7 @@ class Loader:
             return json.dumps(asdict(count_parameters(self.architecture(weights))))
 
         if weights.identity not in self._counts_by_weights:
-            line = cached_line(f"parameter-counts/{cache_key(source=weights.identity)}", count)
+            line = cached_line(parameter_counts_key(weights.identity), count)
             self._counts_by_weights[weights.identity] = ParameterCounts(**json.loads(line))
         return self._counts_by_weights[weights.identity]
 

@@ -65,6 +65,11 @@ def max_sequence_length(weights: Pinned) -> int:
     return int(cached_line(f"lengths/{cache_key(source=weights.identity)}", read_config))
 
 
+def parameter_counts_key(identity: str) -> str:
+    """Return the key under which the numbers of a model's parameters are cached on disk, from the model's identity."""
+    return f"parameter-counts/{cache_key(source=identity)}"
+
+
 def cache_key(**parts: str) -> str:
     """Return a key for the cache on disk: the hash of some texts and of the versions of rbptrack and its libraries."""
     return hash_settings({**parts, "versions": _library_versions()})
