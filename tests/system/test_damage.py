@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from rbptrack.config.compose import compose
 from rbptrack.engine import Transformers, measure
 from rbptrack.engine.blocks import Blocks
 from rbptrack.exchange import export_bundle, import_bundle
+from rbptrack.measurement.document import names_of
+from rbptrack.measurement.parts import Label
 from rbptrack.measurement.record import read_measurement
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources import cache
@@ -31,7 +33,6 @@ from rbptrack.sweep.load import Loader
 from rbptrack.tracking import Outbox, Store
 from tests.conftest import examples
 from tests.system import small_stores
-from tests.system.alterations import alterations_of
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "ranks.parquet": lambda path: RankTable.read(path).table,
@@ -194,54 +195,66 @@ def test_flipped_bit_in_file_is_noticed_or_changes_nothing(files: dict[str, Chec
 
 
 @dataclass(frozen=True)
-class AlterableStore:
-    """A store of two measurements.
+class Value:
+    """A value of a run in MLflow's database that the record of the run seals.
 
     Attributes:
-        store: the store.
-        run_id: the run that can be altered.
-        alterations: functions that alter the run, by name.
-        restore: function that undoes all alterations.
+        table: the table of the database.
+        row: the ID of the row.
+        name: the name of the metric, param or tag.
+        value: the value.
 
     """
 
-    store: Store
-    run_id: str
-    alterations: dict[str, Callable[[], object]] = field(repr=False)
-    restore: Callable[[], None]
+    table: str
+    row: int
+    name: str
+    value: float | str
+
+    def alter(self, database: sqlite3.Connection) -> None:
+        """Change the last bit of a number, or lengthen a text."""
+        altered = np.nextafter(self.value, np.inf) if isinstance(self.value, float) else f"{self.value}1"
+        database.execute(f"update {self.table} set value = ? where rowid = ?", (altered, self.row))
+
+    def delete(self, database: sqlite3.Connection) -> None:
+        database.execute(f"delete from {self.table} where rowid = ?", (self.row,))
+
+
+def sealed_values(database: sqlite3.Connection, run_id: str) -> Iterator[Value]:
+    """Yield all values of a run that `verify` compares. Only the curve of RBP_k is read from the table `metrics`."""
+    not_sealed = ("rbptrack.kind", "rbptrack.writer", *(f"rbptrack.{label}" for label in names_of(Label)))
+    for table in ("latest_metrics", "metrics", "params", "tags"):
+        rows = database.execute(f"select rowid, key, value from {table} where run_uuid = ?", (run_id,)).fetchall()
+        for row, name, value in rows:
+            if table == "tags" and (not name.startswith("rbptrack.") or name in not_sealed):
+                continue
+            if table not in ("latest_metrics", "metrics") or (name == "rbp_curve") == (table == "metrics"):
+                yield Value(table, row, name, value)
 
 
 @pytest.fixture(scope="module")
-def alterable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AlterableStore]:
-    folder = tmp_path_factory.mktemp("altered") / "store"
-    store = small_stores.build_store(folder, "nano/6k", "nano/15k")
-    run_id, other_run_id = (str(run.info.run_id) for run in store.finished_runs())
-    artifacts = store.artifact(run_id, "record.json").parent
-    artifacts_of_other = store.artifact(other_run_id, "record.json").parent
-    copy = folder / "copy"
-    shutil.copytree(artifacts, copy)
-    with closing(sqlite3.connect(folder / "mlflow.db")) as database, closing(sqlite3.connect(":memory:")) as backup:
-        database.backup(backup)
-
-        def restore() -> None:
-            backup.backup(database)
-            shutil.rmtree(artifacts)
-            shutil.copytree(copy, artifacts)
-
-        alterations = dict(alterations_of(database, run_id, artifacts, artifacts_of_other))
-        yield AlterableStore(store, run_id, alterations, restore)
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A store of two measurements."""
+    return small_stores.build_store(tmp_path_factory.mktemp("altered") / "store", "nano/6k", "nano/15k")
 
 
 @examples(40)
 @given(data=st.data())
-def test_verify_finds_altered_run(alterable: AlterableStore, data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from(sorted(alterable.alterations)), "alteration")
-    alterable.alterations[name]()
-    try:
-        assert {fault.run_id for fault in alterable.store.verify()} == {alterable.run_id}
-    finally:
-        alterable.restore()
+def test_verify_finds_altered_value(store: Store, data: st.DataObject) -> None:
+    """Alterations of other kinds are in tests/tracking/test_verify.py."""
+    run_id = next(store.finished_runs()).info.run_id
+    path = store.uri.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path)) as database, closing(sqlite3.connect(":memory:")) as backup:
+        database.backup(backup)
+        value = data.draw(st.sampled_from(list(sealed_values(database, run_id))), "value")
+        change = data.draw(st.sampled_from([Value.alter, Value.delete]), "change")
+        change(value, database)
+        database.commit()
+        try:
+            assert {fault.run_id for fault in store.verify()} == {run_id}
+        finally:
+            backup.backup(database)
 
 
-def test_verify_of_unaltered_store_finds_nothing(alterable: AlterableStore) -> None:
-    assert not list(alterable.store.verify())
+def test_verify_of_unaltered_store_finds_nothing(store: Store) -> None:
+    assert not list(store.verify())
