@@ -23,11 +23,12 @@ from rbptrack.measurement.files import RECORD_FILE
 from rbptrack.measurement.parts import Label
 from rbptrack.measurement.record import MeasurementRecord, ReportRecord
 from rbptrack.tracking import view
+from rbptrack.tracking.description import describe_measurement
 from rbptrack.tracking.models import LoggedModels
 from rbptrack.tracking.names import PAGE_FILE, SCORES_FILE, Kind, Tag
 from rbptrack.tracking.reader import StoreReader, is_equivalent, read_scores
 from rbptrack.tracking.verify import Fault, find_faults
-from rbptrack.tracking.writer import MAX_PARAM_LENGTH, RunWriter, describe_measurement, shorten
+from rbptrack.tracking.writer import MAX_PARAM_LENGTH, RunWriter, shorten
 
 
 class Store(StoreReader):

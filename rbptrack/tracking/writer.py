@@ -1,25 +1,20 @@
-"""Write a run step by step: create it, log numbers, inputs and files, end it. Describe measurements in Markdown."""
+"""Write a run step by step: create it, log numbers, inputs and files, end it."""
 
 from __future__ import annotations
 
 import getpass
 import json
-import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from rbptrack.base import markup
 from rbptrack.base.errors import StoreRefuses
 from rbptrack.base.files import sync, sync_tree
-from rbptrack.base.formatting import counted
 from rbptrack.base.secrets import without_password
 from rbptrack.measurement.document import Measurement
 from rbptrack.measurement.record import MeasurementRecord
-from rbptrack.ranks.names import metric_label, rbp_name
 from rbptrack.tracking.artifacts import PARALLEL, artifact_repository, local_path
 from rbptrack.tracking.experiment import Experiment
 from rbptrack.tracking.names import Tag
@@ -34,7 +29,6 @@ _MAX_TAG_LENGTH = 8000  # largest number of characters in a tag of MLflow
 _METRICS_PER_REQUEST = 890  # MLflow accepts 1000 metrics, params and tags together
 _PARAMS_PER_REQUEST = 100  # MLflow accepts 100
 _DIGEST_LENGTH = 8  # characters of the hash of the texts; the param documents_hash holds the whole hash
-_DESCRIBED_K = 10  # k of the RBP_k in the description of a run
 
 
 class RunWriter:
@@ -198,56 +192,6 @@ def dataset_input(measurement: Measurement) -> dict[str, str]:
         "source": json.dumps({"source": measurement.dataset_commit, "split": measurement.split}),
         "profile": json.dumps({"documents": measurement.documents, "scored_tokens": measurement.num_tokens}),
     }
-
-
-def describe_measurement(measurement: Measurement) -> str:
-    """Describe a measurement in Markdown, for its page in MLflow: model, dataset, main numbers, and their origin."""
-    lines = [f"**{markup.markdown_text(measurement.model)}** on **{markup.markdown_text(measurement.dataset)}**"]
-    numbers = [_format_result("ce", measurement.ce, measurement.ce_se, " nats")]
-    rbp = measurement.rbp.get(_DESCRIBED_K)
-    numbers.append(_format_result(rbp_name(_DESCRIBED_K), rbp, measurement.rbp_se.get(_DESCRIBED_K)))
-    lines += [", ".join(_describe_settings(measurement)), ", ".join(filter(None, numbers))]
-    for label, prefix, repo, commit in (
-        ("Model", "", measurement.repo, measurement.commit),
-        ("Dataset", "datasets/", measurement.dataset_repo, measurement.dataset_commit),
-    ):
-        if repo:
-            revision = commit.partition("@")[2] or "main"
-            address = f"https://huggingface.co/{prefix}{quote(repo)}/tree/{quote(revision)}"
-            lines.append(f"{label}: [{markup.markdown_text(repo)}]({address})")
-    if measurement.imported:
-        lines.append(
-            f"Imported ({measurement.imported} {markup.markdown_text(measurement.imported_from)}). "
-            "Values that are missing here were not in the imported file."
-        )
-    return "  \n".join(filter(None, lines))
-
-
-def _describe_settings(measurement: Measurement) -> Iterator[str]:
-    if measurement.documents:
-        distinct = f" ({measurement.groups:,} distinct)" if measurement.groups and not measurement.group else ""
-        yield counted(measurement.documents, "document") + distinct
-    if measurement.num_tokens:
-        yield counted(measurement.num_tokens, "scored token")
-    if measurement.seq_len:
-        yield f"sequences of {measurement.seq_len} tokens ({measurement.sequence or 'unknown rule'})"
-    if measurement.dtype:
-        yield f"weights {measurement.dtype}"
-
-
-def _format_result(name: str, value: float | None, error: float | None, unit: str = "") -> str:
-    """Format a result with its standard error: `**RBP_10** 0.5120 ± 0.0040`.
-
-    If the standard error is unknown, it is left out. If the result is unknown, the text is empty.
-    """
-    if value is None:
-        return ""
-    digits = 4
-    spread = ""
-    if error:
-        digits = max(3, 1 - math.floor(math.log10(error)))
-        spread = f" ± {error:.{digits}f}"
-    return f"**{metric_label(name)}** {value:.{digits}f}{spread}{unit}"
 
 
 def shorten(text: str, length: int = _MAX_TAG_LENGTH) -> str:
