@@ -131,7 +131,7 @@ def _make_name_reader() -> Callable[[str], tuple[str, str]]:
     from the name.
     """
     from rbptrack.analysis.model_names import family_and_size
-    from rbptrack.config.registration import published_names
+    from rbptrack.config.choices import published_names
 
     published = cache(published_names)  # reads the configs on first use
     return lambda model: published().get(model.lower().rpartition("/")[2]) or family_and_size(model)

@@ -6,7 +6,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from rbptrack.base.errors import BadInput, nearest
+import yaml
+
+from rbptrack.base.errors import BadInput, first_line, nearest
+from rbptrack.config.computed_values import base_name
 from rbptrack.config.paths import config_folders, user_path
 from rbptrack.config.patterns import (
     GROUP_BY_KEY,
@@ -127,3 +130,21 @@ def _expand_folders(group: str, element: str) -> list[str]:
     if not folders:
         raise BadInput(f"model={element}: no folder matches")
     return sorted(folders, key=natural_key)
+
+
+def published_names() -> dict[str, tuple[str, str]]:
+    """Return family and size of each repository that a config names.
+
+    The key is the last part of the repository's name in lower case, such as `pythia-70m`. Raises BadInput if a config
+    cannot be read.
+    """
+    names = {}
+    for folder in config_folders():
+        for path in sorted((folder / "model").rglob("*.yaml")):
+            try:
+                config = yaml.safe_load(path.read_text("utf-8")) if path.is_file() else None
+            except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+                raise BadInput(f"{path} cannot be read: {first_line(error)}") from error
+            if isinstance(config, dict) and {"repo", "family", "size"} <= set(config):
+                names[base_name(str(config["repo"]), "").lower()] = (str(config["family"]), str(config["size"]))
+    return names

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rbptrack.base.errors import BadInput
-from rbptrack.config.registration import published_names, training_steps
+from rbptrack.config.choices import published_names
+from rbptrack.config.computed_values import training_steps
 
 
 def test_published_names_gives_family_and_size_of_a_repository() -> None:
