@@ -39,7 +39,8 @@ from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine import Transformers, measure
 from rbptrack.engine.batches import Batch, group_sequences, make_batch
-from rbptrack.models.causal import CausalModel, split_model
+from rbptrack.models.causal import CausalModel
+from rbptrack.models.splitting import split_model
 
 BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
 """The largest number of tokens in a batch, with padding, by type of device."""

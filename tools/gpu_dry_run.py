@@ -33,7 +33,8 @@ from rbptrack.config.schema import EngineConfig
 from rbptrack.engine import transformers
 from rbptrack.engine.batches import make_batch
 from rbptrack.models.backbone import Backbone
-from rbptrack.models.causal import CausalModel, Reference, split_model
+from rbptrack.models.causal import CausalModel, Reference
+from rbptrack.models.splitting import split_model
 from rbptrack.scoring import scorer
 from tests.tiny_models import ARCHITECTURES, HEAD_ROWS, random_model
 

@@ -41,8 +41,9 @@ from rbptrack.config.compose import compose
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine import Transformers, measure, transformers
-from rbptrack.models.causal import CausalModel, split_model
+from rbptrack.models.causal import CausalModel
 from rbptrack.models.device import set_full_precision
+from rbptrack.models.splitting import split_model
 from rbptrack.ranks import RankTable
 from rbptrack.scoring import Head, Scorer, Scores
 from rbptrack.scoring.scorer import can_fuse, eager_reduction, one_pass_reduction, rounding_errors

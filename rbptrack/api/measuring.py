@@ -192,8 +192,9 @@ def _measure_in_memory(
 ) -> tuple[Ranked, MeasurementRecord]:
     """Measure a corpus with a model, one thread at a time. Writes the ranks and the record into a folder."""
     from rbptrack.engine import Transformers
-    from rbptrack.models.causal import evaluation_mode, split_model
     from rbptrack.models.describe import describe_model
+    from rbptrack.models.evaluation import evaluation_mode
+    from rbptrack.models.splitting import split_model
     from rbptrack.models.tokenizer import rules_hash
 
     began = time.time()

@@ -7,7 +7,8 @@ from typing import Any
 from rbptrack.base.errors import BadInput
 from rbptrack.models.config_file import check_settings
 from rbptrack.models.from_pretrained import load_part
-from rbptrack.models.gguf_file import MAX_LAYERS, gguf_config, gguf_path, read_gguf
+from rbptrack.models.gguf_config import MAX_LAYERS, gguf_config
+from rbptrack.models.gguf_file import gguf_path, read_gguf
 from rbptrack.models.quantised import check_quantisation
 from rbptrack.sources.manifest import reading
 from rbptrack.sources.pin import Pinned

@@ -13,7 +13,8 @@ import transformers
 
 from rbptrack.base.errors import BadInput
 from rbptrack.models.architecture import max_sequence_length
-from rbptrack.models.causal import evaluation_mode, split_model
+from rbptrack.models.evaluation import evaluation_mode
+from rbptrack.models.splitting import split_model
 from tests.models.conftest import ModelOf
 from tests.tiny_models import HEAD_ROWS
 

@@ -11,7 +11,8 @@ import torch
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from rbptrack.base.errors import BadInput
-from rbptrack.models.gguf_file import gguf_config, gguf_path, gguf_type, read_gguf
+from rbptrack.models.gguf_config import gguf_config
+from rbptrack.models.gguf_file import gguf_path, gguf_type, read_gguf
 from rbptrack.models.gguf_tokenizer import check_gguf_tokens
 from rbptrack.models.tokenizer import load_tokenizer
 from rbptrack.sources.pin import Pinned, pin_model

@@ -18,9 +18,9 @@ from safetensors.torch import load_file, save_file
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import Candidates
 from rbptrack.models.architecture import load_config, max_sequence_length
-from rbptrack.models.causal import split_model
 from rbptrack.models.compatibility import check_compatible, check_same_tokenizer, check_token_ids, choose_candidates
 from rbptrack.models.parameters import count_module_parameters, count_parameters
+from rbptrack.models.splitting import split_model
 from rbptrack.models.tokenizer import load_tokenizer
 from rbptrack.sources.pin import pin_model, pin_tokenizer
 from tests.models.conftest import Load, ModelOf
