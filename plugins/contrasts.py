@@ -115,7 +115,7 @@ GLOSSARY: Glossary = {
     ),
     "mean_over_datasets": Term("mean exponent of the family over its datasets", "mean α"),
     "mean_over_families": Term("mean exponent on the dataset over its families", "mean α"),
-    "mean_against_rbp_1": Term("mean of against_rbp_1 over the laws", "mean Δα", "+.3g"),
+    "mean_against_rbp_1": Term("mean of Δα over the laws", "mean Δα", "+.3g"),
     "versus": "the other dataset or family",
     "sizes": Term("number of sizes that both laws are fitted to", aside=True),
     "tau": Term("standard deviation of the true exponents of datasets or families", "τ"),

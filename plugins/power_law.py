@@ -124,8 +124,8 @@ GLOSSARY: Glossary = {
     "alpha_incl": Term("alpha if S includes embeddings and output head", "α (S incl. embeddings)", aside=True),
     "alpha_excl": Term("alpha if S excludes embeddings and output head", "α (S without embeddings)", aside=True),
     "delta": Term("exponent of -ln RBP_k minus that of CE: the exponent of their ratio", "Δα vs. CE", "+.3g"),
-    "mean_alpha": Term("mean of alpha over the laws; no statement about other laws like them", "mean α"),
-    "mean_delta": Term("mean of delta over the laws; no statement about other laws like them", "mean Δα", "+.3g"),
+    "mean_alpha": Term("mean of α over the laws; no statement about other laws like them", "mean α"),
+    "mean_delta": Term("mean of Δα over the laws; no statement about other laws like them", "mean Δα", "+.3g"),
     "held_out": Term(
         "measured / predicted - 1 at the largest size, by the law of all smaller ones", "held-out error", "+.1%"
     ),

@@ -11,11 +11,14 @@ if TYPE_CHECKING:
 _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%#_{}$"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    | {"<": "$<$", ">": "$>$", "±": r"$\pm$", "∞": r"$\infty$", "²": "$^2$", "−": "$-$", "\n": " ", "\r": " "}
+    | {"<": "$<$", ">": "$>$", "±": r"$\pm$", "∞": r"$\infty$", "−": "$-$", "\n": " ", "\r": " "}
     | {"α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "μ": r"$\mu$", "σ": r"$\sigma$", "Δ": r"$\Delta$"}
     | {"\N{NO-BREAK SPACE}": "~", "≥": r"$\geq$", "≤": r"$\leq$", "·": r"$\cdot$"}
 )
 _NEGATIVE = re.compile(r"(?<![\w.)])-(?=\d)")
+_EXPONENT = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+_DIGITS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+_GREEK_EXPONENT = re.compile(r"\\textasciicircum\{\}(-?)\$(\\\w+)\$")  # as in S^-α
 _MARKDOWN = re.compile(r"[\\`*\[\]>|~]|(?<![^\W_])_|_(?![^\W_])")  # an underscore within a word is plain text
 _MARKDOWN_ENTITIES = str.maketrans({"<": "&lt;", "&": "&amp;", "$": "&#36;"})  # MLflow prints a backslash before these
 _FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n")  # a spreadsheet computes a cell that begins with these
@@ -29,7 +32,9 @@ def latex_text(text: str) -> str:
         '\\$\\textbackslash{}input\\{/etc/passwd\\}\\$'
 
     """
-    return _NEGATIVE.sub("$-$", text.translate(_LATEX))
+    escaped = _NEGATIVE.sub("$-$", text.translate(_LATEX))
+    escaped = _EXPONENT.sub(lambda match: f"$^{{{match[0].translate(_DIGITS)}}}$", escaped)
+    return _GREEK_EXPONENT.sub(r"$^{\1\2}$", escaped)
 
 
 def markdown_text(text: str) -> str:

@@ -19,6 +19,8 @@ from rbptrack.base import markup
         ("3.1 ± 0.2", r"3.1 $\pm$ 0.2"),
         (r"$\input{/etc/passwd}$", r"\$\textbackslash{}input\{/etc/passwd\}\$"),
         ("50%_x & #1 ^~", r"50\%\_x \& \#1 \textasciicircum{}\textasciitilde{}"),
+        ("5.4·10⁻¹², R²", r"5.4$\cdot$10$^{-12}$, R$^{2}$"),
+        ("A S^-α", r"A S$^{-\alpha}$"),
         ("a\n\\\\b", r"a \textbackslash{}\textbackslash{}b"),
     ],
 )
