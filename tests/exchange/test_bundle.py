@@ -19,8 +19,7 @@ import pytest
 from rbptrack.analysis.importing import ImportedMeasurement
 from rbptrack.base.errors import BadInput, MissingArtifact
 from rbptrack.base.files import sha256
-from rbptrack.exchange import bundle as bundle_module
-from rbptrack.exchange import check_imported, export_bundle, import_bundle, import_content, is_bundle
+from rbptrack.exchange import archive, check_imported, export_bundle, import_bundle, import_content, is_bundle
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Outbox, Store
 from tests.store_fixtures import WriteCell
@@ -407,7 +406,7 @@ def test_import_bundle_refuses_a_bundle_with_every_entry_twice(bundle: Path, oth
 def test_import_bundle_refuses_a_bundle_above_the_size_limit(
     bundle: Path, other_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bundle_module, "MAX_UNPACKED_BYTES", 1000)
+    monkeypatch.setattr(archive, "MAX_UNPACKED_BYTES", 1000)
     with pytest.raises(BadInput, match="1,000"):
         import_bundle(bundle, other_store)
 
