@@ -26,15 +26,11 @@ _SEARCH_PATH = "hydra.searchpath="
 # A value, or several to sweep over, which may also be written as choice(a,b).
 _VALUES = re.compile(r"(?P<choice>choice\()?(?P<values>[^'\"()\[\]{}$]+)(?(choice)\))")
 
-_INFO_VALUES = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 _FLAGS = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
 _FLAGS.add_argument("-m", "--multirun", action="store_true")
 _FLAGS.add_argument("-cd", "--config-dir", action="append", default=[])
 _FLAGS.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
-_FLAGS.add_argument("-i", "--info", nargs="?", const="all", choices=_INFO_VALUES)
-_FLAGS.add_argument("-p", "--package")
-_FLAGS.add_argument("--resolve", action="store_const", const="--resolve")
-_FLAGS.add_argument("--hydra-help", action="store_const", const="--hydra-help")
+_FLAGS.add_argument("--resolve", action="store_true")
 
 
 @dataclass(frozen=True)
@@ -43,8 +39,8 @@ class CommandLine:
 
     Attributes:
         overrides: the settings of cells, in Hydra's grammar.
-        for_hydra: flags of Hydra that print something, such as `--cfg=job`, and settings of its launchers and sweepers.
-            If there are any, `hydra.main` must run the command line.
+        for_hydra: the flags `--cfg` and `--resolve`, which print the config, and settings of Hydra's launchers and
+            sweepers. If there are any, `hydra.main` must run the command line.
         search_path: a list with one override, which adds folders of configs to Hydra's search path; empty if there are
             no such folders.
         multirun: whether the command line has `-m`.
@@ -107,10 +103,13 @@ def read_command_line(words: Sequence[str]) -> CommandLine:
         overrides.append("dataset.shorten=false")  # a length that the user sets is not changed
     # Hydra searches the first folder anyway.
     further_folders = [quote(f"file://{folder}") for folder in folders[1:]]
+    flags_for_hydra = [f"--cfg={flags.cfg}"] if flags.cfg else []
+    if flags.resolve:
+        flags_for_hydra.append("--resolve")
     of_hydra = [override for override in overrides if override.lstrip("+~").startswith(_HYDRA_KEYS)]
     return CommandLine(
         overrides=[override for override in overrides if override not in of_hydra],
-        for_hydra=[*_format_show_flags(flags), *of_hydra],
+        for_hydra=[*flags_for_hydra, *of_hydra],
         search_path=[f"{_SEARCH_PATH}[{','.join(further_folders)}]"] if further_folders else [],
         multirun=flags.multirun,
     )
@@ -123,12 +122,6 @@ def _check_keys(keys: Sequence[str]) -> None:
             raise BadInput(f"{key}= is given twice: to sweep over several values, give them as a list, {key}=a,b")
         if key.startswith("reference.") and "model@reference" not in keys:
             raise BadInput(f"{key}= is given without a reference: give reference=MODEL too, such as reference=nano/2m")
-
-
-def _format_show_flags(flags: argparse.Namespace) -> list[str]:
-    flags_with_value = {"cfg": flags.cfg, "info": flags.info, "package": flags.package}
-    words = [f"--{name}={value}" for name, value in flags_with_value.items() if value]
-    return [*words, *filter(None, (flags.resolve, flags.hydra_help))]
 
 
 def _config_folder(text: str) -> Path:

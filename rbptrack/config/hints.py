@@ -59,7 +59,7 @@ def unknown_flag_error(word: str) -> BadInput:
         return BadInput(f"unknown option {word}. {hint}")
     if name in GROUP_BY_KEY or is_key(name):
         return BadInput(f"unknown option {word}. Write {name}={value if equals else '...'}")
-    flags = ["--multirun", "--config-dir", "--cfg", "--info", "--hydra-help", "--help"]
+    flags = ["--multirun", "--config-dir", "--cfg", "--resolve", "--help"]
     if not nearest(word, flags) and (near := _similar_options(name)):
         return BadInput(f"unknown option {word}.{suggestion([f'{option}=' for option in near])}")
     return unknown_name("option", word, flags)

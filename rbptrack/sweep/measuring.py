@@ -92,9 +92,9 @@ def measure_cell(
         raise_for_last_signal()
         failed = Failed.from_error(cell.title, error)
         if deliver:
-            log_failure(cell, store, failed.message)
+            _log_failure(cell, store, failed.message)
         else:
-            write_failure(cell, failed.message)
+            _write_failure(cell, failed.message)
         return failed
 
 
@@ -118,7 +118,7 @@ def deliver_finished(cell: Cell, store: Store, *, patience: float = 0) -> Outcom
             message = failure_file(cell).read_text()
             if cell.config.deliver:
                 failure_file(cell).unlink()
-                log_failure(cell, store, message)
+                _log_failure(cell, store, message)
             return Failed(cell.title, message)
         if not (cell.folder / RECORD_FILE).exists():
             return None
@@ -131,13 +131,13 @@ def deliver_finished(cell: Cell, store: Store, *, patience: float = 0) -> Outcom
         return Failed.from_error(cell.title, error)
 
 
-def log_failure(cell: Cell, store: Store, message: str) -> None:
+def _log_failure(cell: Cell, store: Store, message: str) -> None:
     """Log a FAILED run that says why a cell failed. Does nothing if the store does not answer."""
     with suppress(RbptrackError):
         store.log_failure(cell.title, cell.description, message)
 
 
-def write_failure(cell: Cell, message: str) -> None:
+def _write_failure(cell: Cell, message: str) -> None:
     """Write why a cell failed to a file. The process that launched this job reads the file."""
     with suppress(OSError):
         failure_file(cell).parent.mkdir(parents=True, exist_ok=True)

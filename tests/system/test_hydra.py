@@ -48,11 +48,6 @@ def test_flag_cfg_prints_configuration_of_first_cell_and_measures_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_flag_info_ends_without_error_and_measures_nothing(run_program: RunProgram, tmp_path: Path) -> None:
-    assert run_program("--info", "defaults").returncode == 0
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("option", ["--cfg=jib", "hydra.run.dir=/proc/x"])
 def test_wrong_hydra_option_is_refused_in_one_line(option: str, run_program: RunProgram, tmp_path: Path) -> None:
     process = run_program("model=nano/6k", option)
