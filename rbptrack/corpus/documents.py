@@ -94,10 +94,13 @@ def load_documents(config: DatasetConfig, pinned: Pinned) -> list[Document]:
     if pinned.revision is None:
         with reading(pinned.files):
             return _read_uncached(config, pinned)
+
+    def make_table() -> pa.Table:
+        documents = _read_uncached(config, pinned)
+        return pa.Table.from_pylist([vars(document) for document in documents], _CACHE_SCHEMA)
+
     key = {**selection_identity(config, pinned), "group": config.group}
-    table = cached_table(
-        f"documents/{hash_settings(key)}", _CACHE_SCHEMA, lambda: _document_table(_read_uncached(config, pinned))
-    )
+    table = cached_table(f"documents/{hash_settings(key)}", _CACHE_SCHEMA, make_table)
     return [Document(row["id"], tuple(row["fields"]), row["group"]) for row in table.to_pylist()]
 
 
@@ -109,10 +112,6 @@ def describe_empty_documents(documents: Sequence[Document], config: DatasetConfi
     num_documents = counted(len(documents), "document")
     fields = ", ".join(config.fields)
     return f"{config.name}: {len(empty):,} of {num_documents} have no text in {fields}; the first is {empty[0].id}"
-
-
-def _document_table(documents: Sequence[Document]) -> pa.Table:
-    return pa.Table.from_pylist([vars(document) for document in documents], _CACHE_SCHEMA)
 
 
 def find_only_split(config: DatasetConfig, pinned: Pinned) -> str:

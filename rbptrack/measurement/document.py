@@ -503,13 +503,10 @@ SCALAR_FIELDS = tuple(name for name in Measurement.model_fields if name not in R
 """The fields that hold one value."""
 
 
-def _find_part(name: str) -> Part:
-    return next(item for item in Measurement.model_fields[name].metadata if isinstance(item, Part))
-
-
-PARTS: Mapping[str, Part] = {name: _find_part(name) for name in Measurement.model_fields}
+PARTS: Mapping[str, Part] = {
+    name: item for name, field in Measurement.model_fields.items() for item in field.metadata if isinstance(item, Part)
+}
 """The part of each field."""
-
 
 _NAMES_BY_KIND: Mapping[str, tuple[str, ...]] = {
     kind.__name__: tuple(name for name, part in PARTS.items() if type(part) is kind)

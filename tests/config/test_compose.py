@@ -312,13 +312,9 @@ def test_compose_reads_a_list_of_gpus() -> None:
 @pytest.mark.parametrize(
     ("words", "part_of_message"),
     [
-        ("modle=nano/6k", "model="),
         ("documents=5", "dataset.documents="),
-        ("nano/6k", "model=nano/6k"),
         ("model", "model="),
         ("=x", "key"),
-        ("--model=nano/6k", "model=nano/6k"),
-        ("--multirn", "--multirun"),
         ("rank=strct", "strict"),
         ("model.dtype=float23", "float32"),
         ("k=1,x", "k="),
