@@ -28,12 +28,12 @@ def test_list_sorts_by_dataset_and_size_and_counts_the_measurements(run_in_store
     assert out.splitlines()[-1] == "4 measurements"
 
 
-def test_list_prints_no_standard_error_below_20_documents(run_in_store: RunCommand) -> None:
+def test_list_prints_no_standard_error_of_few_documents(run_in_store: RunCommand) -> None:
     for line in run_in_store("list")[1].splitlines()[1:-1]:
-        assert ("±" in line) == (" code " in line)  # code has more than 20 documents, few has fewer
+        assert ("±" in line) == (" code " in line)  # few has fewer than 5 documents
 
 
-def test_show_prints_no_standard_error_below_20_documents(run_in_store: RunCommand) -> None:
+def test_show_prints_no_standard_error_of_few_documents(run_in_store: RunCommand) -> None:
     assert "±" in run_in_store("show nano-6k/code")[1]
     assert "±" not in run_in_store("show nano-6k/few")[1]
 
