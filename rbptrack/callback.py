@@ -20,7 +20,7 @@ from rbptrack.api.arguments import check_keywords, list_texts
 from rbptrack.api.measuring import make_config, measure
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.models.compatibility import check_compatible
-from rbptrack.models.tokenizer import check_tokenizer
+from rbptrack.models.tokenizer_in_memory import check_tokenizer
 from rbptrack.ranks.names import HEADLINE_KS, rbp_name
 
 log = logging.getLogger(__name__)

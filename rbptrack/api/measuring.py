@@ -195,7 +195,7 @@ def _measure_in_memory(
     from rbptrack.models.describe import describe_model
     from rbptrack.models.evaluation import evaluation_mode
     from rbptrack.models.splitting import split_model
-    from rbptrack.models.tokenizer import rules_hash
+    from rbptrack.models.tokenizer_rules import rules_hash
 
     began = time.time()
     with _MODEL_IN_USE, evaluation_mode(model):
@@ -233,7 +233,7 @@ def _hash_ranks(ranks: RankTable) -> str:
 
 def _check_model_and_tokenizer(model: Any, tokenizer: Any, server: str) -> PreTrainedTokenizerBase:
     """Return the tokenizer. Raises BadInput if it or the model cannot be used, or if there are two models."""
-    from rbptrack.models.tokenizer import check_tokenizer
+    from rbptrack.models.tokenizer_in_memory import check_tokenizer
 
     if tokenizer is None:
         raise BadInput("tokenizer= is missing: give the model's fast tokenizer")

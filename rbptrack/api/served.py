@@ -74,7 +74,7 @@ def measure_served(
     from rbptrack.models.architecture import vocab_size
     from rbptrack.models.describe import describe_architecture
     from rbptrack.models.parameters import count_parameters
-    from rbptrack.models.tokenizer import rules_hash
+    from rbptrack.models.tokenizer_rules import rules_hash
 
     began = time.time()
     parameters = count_parameters(served.architecture)

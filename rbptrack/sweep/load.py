@@ -26,7 +26,8 @@ from rbptrack.models.gguf_file import gguf_path, read_gguf
 from rbptrack.models.gguf_tokenizer import check_gguf_tokens
 from rbptrack.models.loading import load_model
 from rbptrack.models.parameters import ParameterCounts, count_parameters
-from rbptrack.models.tokenizer import load_tokenizer, rules_hash
+from rbptrack.models.tokenizer import load_tokenizer
+from rbptrack.models.tokenizer_rules import rules_hash
 from rbptrack.sources.cache import cached_line
 from rbptrack.sources.manifest import reading
 from rbptrack.sources.pin import Pinned

@@ -19,7 +19,8 @@ def tokenizer_rules(tokenizer: Pinned) -> str:
     """
 
     def compute_hash() -> str:
-        from rbptrack.models.tokenizer import load_tokenizer, rules_hash
+        from rbptrack.models.tokenizer import load_tokenizer
+        from rbptrack.models.tokenizer_rules import rules_hash
 
         with reading(tokenizer.files):
             return rules_hash(load_tokenizer(tokenizer))

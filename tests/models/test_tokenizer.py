@@ -17,7 +17,8 @@ from tokenizers import Tokenizer
 
 from rbptrack.api import measure
 from rbptrack.base.errors import BadInput
-from rbptrack.models.tokenizer import load_tokenizer, rules_hash
+from rbptrack.models.tokenizer import load_tokenizer
+from rbptrack.models.tokenizer_rules import rules_hash
 from tests.models.conftest import ModelOf
 from tests.tiny_models import byte_level, pinned_tokenizer, sentence_piece
 
