@@ -7,26 +7,24 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 
 from rbptrack.analysis import Analyzer
-from rbptrack.analysis.plugin import make_plugin_with_ks
 from rbptrack.base.errors import RbptrackError, StoreAway
-from rbptrack.base.formatting import counted, short_path
+from rbptrack.base.formatting import counted
 from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import print_problem, print_text, program_name
 from rbptrack.console.progress import spinner
-from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.measurement.document import measurement_title, names_of
 from rbptrack.measurement.parts import Label
+from rbptrack.sweep.analysing import analyse, make_analyzers
 from rbptrack.sweep.backends import make_backend
 from rbptrack.sweep.cells import Cell
-from rbptrack.sweep.messages import failure_cause, failure_lines, note_lines
-from rbptrack.sweep.outcomes import TITLE_WIDTH, Failed, Found, Measured, Outcome
+from rbptrack.sweep.outcomes import TITLE_WIDTH, Failed, Found, Measured
+from rbptrack.sweep.progress import SweepProgress
 from rbptrack.sweep.resolver import Resolver
 from rbptrack.tracking import Outbox, Store
-from rbptrack.tracking.names import READING_FILE
 
 
 def run(configs: Sequence[Config], words: Sequence[str]) -> int:
@@ -48,9 +46,9 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
     analyzers: list[Analyzer] = []
     if settings.deliver:
         chooses_k = any(word.startswith(("k=", "k.values=")) for word in words)
-        analyzers = _make_analyzers(settings, settings.k.values if chooses_k else [])
+        analyzers = make_analyzers(settings, settings.k.values if chooses_k else [])
         _deliver_waiting(store)
-    progress = _SweepProgress(len(configs))
+    progress = SweepProgress(len(configs))
     cells = _resolve_cells(configs, sweep_name, progress)
     progress.title_width = max([TITLE_WIDTH, *(len(cell.title) for cell in cells.values())])
     if settings.deliver and not settings.force:
@@ -75,69 +73,10 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
     if analyzers and len(configs) > 1 and not num_waiting:
         command = f"{program_name()} {shlex.join(words)}"
         outcomes = list(progress.outcomes.values())
-        num_problems += _analyse(
+        num_problems += analyse(
             store, outcomes, analyzers, name=sweep_name, command=command, ks=settings.k.values, began=began
         )
     return int(num_problems > 0)
-
-
-@dataclass
-class _SweepProgress:
-    """The outcomes of the cells that have ended. Each outcome is printed when it is added.
-
-    Attributes:
-        total: the number of cells of the sweep.
-        title_width: the width of the column of titles.
-        outcomes: the outcomes, by the number of the cell.
-
-    """
-
-    total: int
-    title_width: int = TITLE_WIDTH
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
-    _first_title_by_cause: dict[str, str] = field(default_factory=dict)  # of failed cells
-
-    def add(self, number: int, outcome: Outcome) -> None:
-        """Keep the outcome of a cell, and print it."""
-        self.outcomes[number] = outcome
-        if self.total == 1 and isinstance(outcome, Failed):
-            print_problem(outcome.message)
-            return
-        width = len(str(self.total))
-        label = f"[{len(self.outcomes):>{width}}/{self.total}] " if self.total > 1 else ""
-        if isinstance(outcome, Failed):
-            cause = failure_cause(outcome.title, outcome.message)
-            first_title = self._first_title_by_cause.setdefault(cause, outcome.title)
-            line = outcome.line()
-            if first_title != outcome.title:
-                line = f"{outcome.title}  failed for the same reason as {first_title}"
-            print_problem(f"{label}{line}")
-        else:
-            print_text(f"{label}{outcome.line(self.title_width)}")
-
-    def add_unresolved(self, errors: Mapping[int, tuple[str, RbptrackError]]) -> None:
-        """Keep the failures of cells that could not be resolved, and print one line for each cause.
-
-        Args:
-            errors: the title and the error of each cell, by the number of the cell.
-
-        """
-        for number, (title, error) in errors.items():
-            self.outcomes[number] = Failed.from_error(title, error)
-            if self.total == 1:
-                print_problem(str(error))
-        if self.total > 1:
-            for line in failure_lines(list(errors.values())):
-                print_problem(line)
-
-    def remaining(self, cells: Mapping[int, Cell]) -> dict[int, Cell]:
-        """Return the cells that have not ended, by number."""
-        return {number: cell for number, cell in cells.items() if number not in self.outcomes}
-
-    def notes(self) -> list[str]:
-        """Return the notes on the measurements. Each note appears once, with the names of its models."""
-        measured = [outcome for outcome in self.outcomes.values() if isinstance(outcome, Measured)]
-        return note_lines((outcome.title, note) for outcome in measured for note in outcome.measurement.note_list)
 
 
 def _make_sweep_name(configs: Sequence[Config]) -> str:
@@ -157,7 +96,7 @@ def _deliver_waiting(store: Store) -> None:
             print_text(delivery.line())
 
 
-def _resolve_cells(configs: Sequence[Config], sweep_name: str, progress: _SweepProgress) -> dict[int, Cell]:
+def _resolve_cells(configs: Sequence[Config], sweep_name: str, progress: SweepProgress) -> dict[int, Cell]:
     """Resolve the configurations of a sweep to cells, by number. A cell that cannot be resolved has failed."""
     resolver = Resolver()
     cells = {}
@@ -182,7 +121,7 @@ def _check_device(config: Config) -> None:
         torch_device(device)
 
 
-def _skip_measured(cells: Mapping[int, Cell], store: Store, progress: _SweepProgress) -> None:
+def _skip_measured(cells: Mapping[int, Cell], store: Store, progress: SweepProgress) -> None:
     """Add the outcome `Found` for each cell that the store has already."""
     try:
         run_ids = store.find_all({cell.fingerprint for cell in cells.values()})
@@ -194,7 +133,7 @@ def _skip_measured(cells: Mapping[int, Cell], store: Store, progress: _SweepProg
             progress.add(number, Found(cell.title, run_ids[cell.fingerprint]))
 
 
-def _relabel_found(cells: Mapping[int, Cell], store: Store, progress: _SweepProgress, words: Sequence[str]) -> None:
+def _relabel_found(cells: Mapping[int, Cell], store: Store, progress: SweepProgress, words: Sequence[str]) -> None:
     """Give the measurements that were made before the labels that the command line sets, such as `model.family=mine`.
 
     Prints the old and the new name of each measurement whose labels change.
@@ -218,7 +157,7 @@ def _relabel_found(cells: Mapping[int, Cell], store: Store, progress: _SweepProg
         print_problem(f"the labels of the measurements that exist are not changed: {error}")
 
 
-def _retry_deliveries(cells: Mapping[int, Cell], store: Store, progress: _SweepProgress) -> int:
+def _retry_deliveries(cells: Mapping[int, Cell], store: Store, progress: SweepProgress) -> int:
     """Try once more to deliver the measurements that wait. Returns how many still wait."""
     waiting: dict[int, Measured] = {}
     for number, outcome in progress.outcomes.items():
@@ -237,75 +176,3 @@ def _retry_deliveries(cells: Mapping[int, Cell], store: Store, progress: _SweepP
         waiting_text = f"waiting on this disk: {counted(len(waiting), 'finished measurement')}"
         print_problem(f"{reason}; {waiting_text}. {program_name()} sync delivers them")
     return len(waiting)
-
-
-def _analyse(
-    store: Store,
-    outcomes: Sequence[Outcome],
-    analyzers: Sequence[Analyzer],
-    *,
-    name: str,
-    command: str,
-    ks: Sequence[int],
-    began: float,
-) -> int:
-    """Run analyzers on a sweep in which all cells have ended. Prints their results, and saves them as a run.
-
-    Args:
-        store: the tracking store.
-        outcomes: the outcomes of all cells.
-        analyzers: the analyzers.
-        name: the name of the sweep.
-        command: the command line.
-        ks: the values of k that were measured.
-        began: when the sweep began, in seconds since 1970.
-
-    Returns:
-        The number of analyzers that failed, plus the number of measurements with unreadable files.
-
-    """
-    from rbptrack import reporting
-
-    run_ids = [outcome.run_id for outcome in outcomes if isinstance(outcome, Measured | Found) and outcome.run_id]
-    runs = store.runs(run_ids=run_ids)
-    with spinner("analysing"):
-        analyses = reporting.run_analyzers(runs, analyzers)
-    print_text("")
-    reporting.print_summary(analyses)
-    reading_page = ""
-    try:
-        reading_page = reporting.render_reading(runs, command=command)[0]
-    except RbptrackError as error:  # the measurements keep no texts
-        print_text(f"no reading page: {error}")
-    reading_link = READING_FILE if reading_page else ""
-    page = reporting.render(runs, analyses, command=command, reading=reading_link, filters={"sweep": name})
-    params = {
-        "k": ",".join(map(str, ks)),
-        "cells": len(outcomes),
-        "cells_measured": sum(isinstance(outcome, Measured) for outcome in outcomes),
-        "cells_failed": sum(isinstance(outcome, Failed) for outcome in outcomes),
-        "seconds": round(time.time() - began, 1),
-    }
-    try:
-        address = reporting.save_report(
-            store, runs, analyses, page, command=command, reading=reading_page, sweep=name, params=params, began=began
-        )
-        print_text(f"report   {short_path(address)}")
-        store.save_view()
-    except RbptrackError as error:  # the measurements are in the store, and `report` can repeat the analysis
-        print_problem(f"the report is not logged: {error}")
-    num_failed = sum(analysis.report is None for analysis in analyses)
-    return num_failed + reporting.print_unreadable(runs, analyses)
-
-
-def _make_analyzers(settings: Config, ks: Sequence[int]) -> list[Analyzer]:
-    """Make the analyzers that a configuration names. They show the k that the command line chooses."""
-    if not settings.analyzers:
-        return []
-    plugins = find_plugins(ANALYZERS, settings.plugins.path)
-    analyzers = [
-        make_plugin_with_ks(analyzer_class, ks) for analyzer_class in plugins.load_matching(settings.analyzers)
-    ]
-    for error in plugins.broken:
-        print_problem(f"{error}; the other plugins are used", error.trace)
-    return analyzers
