@@ -21,6 +21,7 @@ from rbptrack.console.output import print_text
 from rbptrack.sweep.measuring import measure_cell
 from rbptrack.sweep.outcomes import Failed, Found
 from rbptrack.sweep.resolver import resolve
+from rbptrack.sweep.sweep import relabel_found
 from rbptrack.tracking import Store
 
 register()  # the processes that Hydra's launchers start import this module and compose configurations
@@ -54,9 +55,11 @@ def _measure(config: Any) -> float:
     """Measure the cell that Hydra composed. Returns its CE, which Optuna and other sweepers minimise."""
     cell_config = checked_config(config)
     store = Store(cell_config.tracking.uri, cell_config.tracking.experiment)
-    outcome = measure_cell(resolve(cell_config), store)
+    cell = resolve(cell_config)
+    outcome = measure_cell(cell, store)
     if isinstance(outcome, Failed):
         raise MeasurementError(f"{outcome.title}: {outcome.message}")
+    relabel_found({0: cell}, {0: outcome}, store, HydraConfig.get().overrides.task)
     job = HydraConfig.get().job
     label = "" if OmegaConf.is_missing(job, "num") else f"[{job.num + 1}] "  # Hydra numbers only the jobs of a sweep
     print_text(f"{label}{outcome.line()}")

@@ -66,7 +66,7 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
     if len(failures) == len(progress.outcomes):  # nothing to deliver or analyse
         return 2 if all(failure.bad_input for failure in failures) else 1
     num_waiting = _retry_deliveries(cells, store, progress) if settings.deliver else 0
-    _relabel_found(cells, store, progress, words)
+    relabel_found(cells, progress.outcomes, store, words)
     for note in progress.notes():
         print_text(note)
     num_problems = num_waiting + len(failures)
@@ -133,7 +133,9 @@ def _skip_measured(cells: Mapping[int, Cell], store: Store, progress: SweepProgr
             progress.add(number, Found(cell.title, run_ids[cell.fingerprint]))
 
 
-def _relabel_found(cells: Mapping[int, Cell], store: Store, progress: SweepProgress, words: Sequence[str]) -> None:
+def relabel_found(
+    cells: Mapping[int, Cell], outcomes: Mapping[int, Outcome], store: Store, words: Sequence[str]
+) -> None:
     """Give the measurements that were made before the labels that the command line sets, such as `model.family=mine`.
 
     Prints the old and the new name of each measurement whose labels change.
@@ -145,7 +147,7 @@ def _relabel_found(cells: Mapping[int, Cell], store: Store, progress: SweepProgr
         name for name in names_of(Label) if ("dataset.name" if name == "dataset" else f"model.{name}") in keys_set
     ]
     run_ids_by_values: dict[tuple[object, ...], list[str]] = {}
-    for number, outcome in progress.outcomes.items():
+    for number, outcome in outcomes.items():
         if labels and isinstance(outcome, Found):
             values = tuple(cells[number].description[name] for name in labels)
             run_ids_by_values.setdefault(values, []).append(outcome.run_id)

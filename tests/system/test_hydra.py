@@ -25,6 +25,16 @@ def test_optuna_minimises_cross_entropy(
     assert yaml.safe_load(results.read_text())["best_value"] == lowest
 
 
+def test_joblib_gives_labels_of_the_command_line_to_existing_measurements(
+    run_program: RunProgram, tmp_path: Path
+) -> None:
+    words = ["-m", "hydra/launcher=joblib", "model=nano/6k,nano/15k", "dataset=pydocs", "dataset.documents=2"]
+    assert run_program(*words).returncode == 0
+    assert run_program(*words, "model.family=mine").returncode == 0
+    frame = rbptrack.runs(tracking_uri=f"sqlite:///{tmp_path}/mlflow.db").frame
+    assert set(frame["name"]) == {"mine-6k/pydocs", "mine-15k/pydocs"}
+
+
 def test_killed_process_of_joblib_is_reported_in_one_line(run_program: RunProgram, tmp_path: Path) -> None:
     """One of two cells kills its process. The other cell may be measured or not."""
     (tmp_path / "model").mkdir()
