@@ -24,6 +24,7 @@ _OTHER_COMMANDS = {
 
 _OTHER_WORDS = {
     ("list", "models"): "models",
+    ("list", "datasets"): "datasets",
     ("plugins", "list"): "plugins",
     ("models", "family"): "models 'FAMILY/*'",
     ("export", "format"): "list --format csv",

@@ -21,7 +21,7 @@ from rbptrack.measurement.parts import Label
 from rbptrack.sweep.analysing import analyse, make_analyzers
 from rbptrack.sweep.backends import make_backend
 from rbptrack.sweep.cells import Cell
-from rbptrack.sweep.outcomes import TITLE_WIDTH, Failed, Found, Measured
+from rbptrack.sweep.outcomes import TITLE_WIDTH, Failed, Found, Measured, Outcome
 from rbptrack.sweep.progress import SweepProgress
 from rbptrack.sweep.resolver import Resolver
 from rbptrack.tracking import Outbox, Store

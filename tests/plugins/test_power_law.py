@@ -191,6 +191,12 @@ def test_power_law_of_one_size_has_points_and_a_note_but_no_law():
     assert report.frame("rbp_10")["rbp_10"].item() == report.tables["points"].query("k == 10")["value"].item()
 
 
+@pytest.mark.parametrize(("families", "has_hint"), [("ab", False), ("abc", True)])
+def test_headline_of_single_models_names_the_command_that_makes_them_one_family(families, has_hint):
+    rows = [row for family in families for row in rows_of(family, 0.2, 0.1, 1)]
+    assert ("rbptrack label" in report_of(rows).headline) == has_hint
+
+
 def test_values_without_a_law_have_intervals_over_documents() -> None:
     tables = {s: power_law_rank_table(s, alpha=0.1) for s in (1e5, 1e6)}
     report = PowerLaw(k=(5,)).analyze(family_runs(tables))
