@@ -3,7 +3,8 @@
 python -m tools.pictures FOLDER        # FOLDER is a folder in which `rbptrack demo` has run
 python -m tools.pictures               # runs the demo first, in a temporary folder
 
-docs/explorer.png shows the top of the report's page. docs/mlflow.png shows the page of MLflow that `rbptrack ui` opens.
+docs/explorer.png shows the top of the report's page, and docs/reading.png that of the reading page. docs/mlflow.png
+shows the page of MLflow that `rbptrack ui` opens.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ PROGRAM = (sys.executable, "-u", "-m", "rbptrack")
 CHROMIUM_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 PAGE_TIMEOUT = 300_000  # milliseconds that a page may take
 REPORT_WIDTH = 1200  # width of the report in pixels
+READING_SIZE = (1280, 760)  # width and height of the reading page in pixels
+READING_CHOICE = "#document=topic:assert&model=nano-311k&token=16"  # what the picture of the reading page shows
 MLFLOW_SIZE = (1400, 1000)  # width and height of MLflow's page in pixels
 
 
@@ -55,6 +59,25 @@ def write_report_picture(chromium: Any, folder: Path) -> None:
     )
 
 
+def write_reading_picture(chromium: Any, folder: Path) -> None:
+    """Take a picture of the top of the reading page: a text, the slider through the sizes, the details of a token."""
+    reading = folder / "read.html"
+    subprocess.run([*PROGRAM, "read", "nano/*", "pydocs", "--out", str(reading)], cwd=folder, check=True)
+    page = chromium.new_page(viewport=dict(zip(("width", "height"), READING_SIZE, strict=True)))
+    page.goto(reading.as_uri() + READING_CHOICE)
+    page.locator("body[data-drawn]").wait_for()
+    page.screenshot(path=DOCS / "reading.png")
+
+
+def wait_for_server(port: int) -> None:
+    """Wait until a server on this machine listens at a port."""
+    for _ in range(PAGE_TIMEOUT // 1000):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(1)
+    raise SystemExit(f"error: no server listens at port {port}")
+
+
 def write_mlflow_picture(chromium: Any, folder: Path) -> None:
     """Take a picture of MLflow's charts of the measurements."""
     with socket.socket() as unused:
@@ -65,7 +88,7 @@ def write_mlflow_picture(chromium: Any, folder: Path) -> None:
         try:
             lines = server.stdout or iter(())
             address = next(match[0] for line in lines if (match := re.search(r"http://\S+/#\S+", line)))
-            any("startup complete" in line for line in lines)  # reads until the server is ready
+            wait_for_server(port)
             page = chromium.new_page(viewport=dict(zip(("width", "height"), MLFLOW_SIZE, strict=True)))
             page.set_default_timeout(PAGE_TIMEOUT)
             page.goto(address)
@@ -81,7 +104,7 @@ def write_mlflow_picture(chromium: Any, folder: Path) -> None:
 
 
 def main() -> None:
-    """Make both pictures."""
+    """Make the three pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, help="folder in which the demo has run")
     options = parser.parse_args()
@@ -91,6 +114,7 @@ def main() -> None:
             subprocess.run([*PROGRAM, "demo"], cwd=folder, check=True)
         with start_browser() as chromium:
             write_report_picture(chromium, folder)
+            write_reading_picture(chromium, folder)
             write_mlflow_picture(chromium, folder)
 
 
