@@ -12,7 +12,6 @@ from scipy import stats
 
 from rbptrack.ranks import DocumentCounts
 from rbptrack.stats import (
-    DocumentInfluences,
     cross_entropy,
     fit,
     ks_with_enough_misses,
@@ -21,6 +20,7 @@ from rbptrack.stats import (
     neg_log_rbp_over_ce,
 )
 from rbptrack.stats.documents import TOTALS
+from rbptrack.stats.estimate import DocumentInfluences
 from rbptrack.stats.laws import law_in_k
 
 S = np.geomspace(1e5, 1e9, 6)

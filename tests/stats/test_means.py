@@ -10,7 +10,6 @@ from scipy import stats
 
 from rbptrack.ranks import DocumentCounts
 from rbptrack.stats import (
-    DocumentInfluences,
     Estimate,
     Row,
     cross_entropy,
@@ -23,6 +22,7 @@ from rbptrack.stats import (
     paired_difference,
     random_effects,
 )
+from rbptrack.stats.estimate import DocumentInfluences
 from rbptrack.stats.laws import Scatter
 
 S = np.geomspace(1e6, 1e9, 5)

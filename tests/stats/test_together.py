@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rbptrack.stats import (
-    DocumentInfluences,
     Estimate,
     Law,
     Row,
@@ -20,6 +19,7 @@ from rbptrack.stats import (
     laws,
     simultaneous_level,
 )
+from rbptrack.stats.estimate import DocumentInfluences
 
 M = 6
 S = np.geomspace(1e6, 1e9, M)
