@@ -35,7 +35,7 @@ from rbptrack.engine.batches import make_batch
 from rbptrack.models.backbone import Backbone
 from rbptrack.models.causal import CausalModel, Reference
 from rbptrack.models.splitting import split_model
-from rbptrack.scoring import scorer
+from rbptrack.scoring import reduction, scorer
 from tests.tiny_models import ARCHITECTURES, HEAD_ROWS, random_model
 
 CUDA = torch.device("cuda:0")
@@ -125,7 +125,9 @@ def main() -> int:
         patch.object(Tensor, "pin_memory", lambda self, *_, **__: self),  # fake tensors cannot be pinned in memory
         patch.object(scorer, "can_fuse", lambda head: False),
         # The comparison of a kernel with eager operations reads numbers on the host, once for each measurement.
-        patch.object(scorer, "choose_reduction", lambda candidate, logits, target_logits: (scorer.eager_reduction, "")),
+        patch.object(
+            scorer, "choose_reduction", lambda candidate, logits, target_logits: (reduction.eager_reduction, "")
+        ),
     ):
         problems = list(_problems())
     not_run = problems.count(NOT_RUN)

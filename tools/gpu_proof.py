@@ -12,7 +12,8 @@ The steps compare
 - ranks of small models of all architectures, and of the demo, with ranks from the CPU,
 - a measurement in which memory runs out with a measurement in which it does not.
 
-The exit code is 1 if a rank of the first two steps differs by more than rounding can explain.
+The exit code is 1 if a rank of the first step differs by more than rounding can explain, or any rank of the
+second differs.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ from rbptrack.models.device import set_full_precision
 from rbptrack.models.splitting import split_model
 from rbptrack.ranks import RankTable
 from rbptrack.scoring import Head, Scorer, Scores
-from rbptrack.scoring.scorer import can_fuse, eager_reduction, one_pass_reduction, rounding_errors
+from rbptrack.scoring.reduction import eager_reduction, rounding_errors
+from rbptrack.scoring.scorer import can_fuse, one_pass_reduction
 from rbptrack.sweep import resolve
 from rbptrack.sweep.load import Loader
 from tests.tiny_models import ARCHITECTURES, HEAD_ROWS, random_model

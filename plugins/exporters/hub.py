@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -34,12 +35,12 @@ class Hub(Exporter):
         metrics = [name for name in frame.columns if is_rbp_column(name)]
         table = frame[["model", *IMPORTABLE_COLUMNS, *metrics]].dropna(axis="columns", how="all")
         (out / DATA).write_text(csv_text(table), encoding="utf-8")
-        (out / "README.md").write_text(_card(frame), encoding="utf-8")
+        (out / "README.md").write_text(_card(frame, rbp_ks(table.columns)), encoding="utf-8")
         return f"{counted(len(frame), 'measurement')}: README.md, {DATA}"
 
 
-def _card(frame: pd.DataFrame) -> str:
-    """Return the text of the dataset card, with front matter in YAML."""
+def _card(frame: pd.DataFrame, ks: Sequence[int]) -> str:
+    """Return the text of the dataset card, with front matter in YAML. `ks` are the k of RBP_k in the table."""
     families = ", ".join(sorted(frame["family"].dropna().unique()))
     datasets = ", ".join(sorted(frame["dataset"].dropna().unique()))
     front = {
@@ -53,6 +54,6 @@ def _card(frame: pd.DataFrame) -> str:
         datasets=markdown_text(datasets),
         measurements=counted(len(frame), "measurement"),
         data=DATA,
-        ks=", ".join(map(str, rbp_ks(frame.columns))),
+        ks=", ".join(map(str, ks)),
         program=PROGRAM,
     )

@@ -119,7 +119,7 @@ def compare_runs(
         worst: the number of tokens to keep in `Changes.worst_tokens`, those with the largest fall in ln p.
 
     Raises:
-        BadInput: the two rows are one measurement.
+        BadInput: the two rows are one measurement, or a k is not a whole number from 1 to |V|.
         OtherTokens: the measurements did not score the same tokens.
         Unreadable: a rank table cannot be read.
 

@@ -35,7 +35,7 @@ class WithoutRanks(Unreadable):
 
 
 class RankStore:
-    """Base class of the stores from which `Runs` reads ranks. A subclass must implement `ranks`.
+    """Base class of the stores from which `Runs` reads ranks. A subclass should override `ranks`.
 
     A store must be picklable, because analyzers may run in other processes. Every method may raise MissingArtifact
     or FileAccessError.
@@ -109,6 +109,4 @@ class RankTables(RankStore):
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
         """Return the rank table of a measurement. It has all its columns, even if `columns` names only some."""
-        if run_id not in self._tables:
-            raise MissingArtifact(f"run {run_id} has no ranks")
-        return self._tables[run_id]
+        return self._tables[run_id] if run_id in self._tables else super().ranks(run_id)

@@ -1,7 +1,8 @@
 """Reads the rows of tables: CSV, JSON and Parquet. Cells of a CSV are texts, because a guess of their type loses some.
 
 pandas and `datasets` read None and NA as missing, 007 as 7 and 2020-01-01 as a time. All functions here take a function
-that opens the file, and raise ValueError or OSError if the file is damaged. The message names the line, if it is known.
+that opens the file, and raise ValueError, OSError or EOFError if the file is damaged. The message names the line, if
+it is known.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ Open = Callable[[], AbstractContextManager[IO[bytes]]]
 
 _SEPARATORS = (",", ";", "\t")
 _QUOTED_CELL = re.compile(r'"[^"]*"')
-_OTHER_ESCAPE = re.compile(
-    r'(?<!\\)\\(?:\\\\)*[^"\\]'
-)  # a backslash before a character that is neither a quote nor one
+# An escape of another character than a quote or a backslash.
+_OTHER_ESCAPE = re.compile(r'(?<!\\)\\(?:\\\\)*[^"\\]')
 _QUOTES: dict[str, Any] = {"strict": True}  # a quote in a quoted cell is doubled
 _ESCAPES: dict[str, Any] = {"strict": True, "escapechar": "\\"}
 _NO_QUOTES: dict[str, Any] = {"quoting": csv.QUOTE_NONE, "quotechar": None}
@@ -47,15 +47,12 @@ def csv_rows(
         separator: the separator of cells; if empty, the one that occurs most often in the first line.
         columns: columns that must not appear twice; empty for all columns.
         options: `names` holds the names of the columns, if the file has no line with names. `encoding`, `quotechar`,
-            `escapechar` and `quoting` are those of `csv.reader`.
+            `escapechar`, `doublequote` and `quoting` are those of `csv.reader`.
 
     """
-    options = dict(options or {})
-    names = options.pop("names", None)
-    encoding = options.pop("encoding", None) or "utf-8-sig"
+    names, encoding, rule = _split_options(options)
     separator = separator or find_separator(open_file)
-    fixed = {name: value for name, value in options.items() if value is not None}
-    rule = fixed | {"strict": True} if fixed else _find_rule(open_file, encoding, separator, names)
+    rule = rule or _find_rule(open_file, encoding, separator, names)
     for number, (header, cells) in enumerate(_split_lines(open_file, encoding, separator, names, rule)):
         if number == 0:
             repeated = sorted({name for name in (columns or header) if header.count(name) > 1})
@@ -67,12 +64,19 @@ def csv_rows(
 
 def csv_columns(open_file: Open, separator: str = "", options: Mapping[str, Any] | None = None) -> list[str]:
     """Return the names of the columns of a CSV file; empty if the file has no line."""
-    options = options or {}
-    if options.get("names"):
-        return list(options["names"])
+    names, encoding, rule = _split_options(options)
+    if names:
+        return list(names)
     separator = separator or find_separator(open_file)
-    lines = _split_lines(open_file, options.get("encoding") or "utf-8-sig", separator, None, {})
-    return next((header for header, _ in lines), [])
+    return next((header for header, _ in _split_lines(open_file, encoding, separator, None, rule)), [])
+
+
+def _split_options(options: Mapping[str, Any] | None) -> tuple[Any, str, dict[str, Any]]:
+    """Return the names of the columns, the encoding, and the options of `csv.reader`. What is not given is empty."""
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    names = given.pop("names", None)
+    encoding = given.pop("encoding", None) or "utf-8-sig"
+    return names, encoding, given | {"strict": True} if given else {}
 
 
 def find_separator(open_file: Open, default: str = ",") -> str:

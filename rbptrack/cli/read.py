@@ -9,7 +9,7 @@ import typer
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import write_whole
-from rbptrack.base.formatting import compact_bytes, short_path
+from rbptrack.base.formatting import compact_bytes, counted, short_path
 from rbptrack.cli.options import (
     NO_VALUES,
     Experiment,
@@ -26,6 +26,8 @@ from rbptrack.console.output import command_line, open_in_browser, print_text
 
 if TYPE_CHECKING:
     from rbptrack.analysis import Runs
+    from rbptrack.analysis.filters import Filters
+    from rbptrack.tracking import Store
 
 
 def read(
@@ -59,14 +61,16 @@ def read(
     from rbptrack.console.progress import spinner
     from rbptrack.reporting import render_reading
 
+    for name, text in (("MODELS", models), ("DATASET", dataset)):
+        if not split_list(text):  # such as "$MODELS" where the variable is not set
+            raise BadInput(f"{name} is empty: give a name, or '*' for all")
     filters = Filters(where, model=split_list(models), dataset=split_list(dataset), sweep=sweep)
     selection = Selection(tracking_uri, experiment, filters)
     try:
         runs = selection.runs()
     except BadInput as error:
-        every = Selection(tracking_uri, experiment, Filters(where, sweep=sweep))
-        runs = _two_measurements(every, models, dataset, error)
-    with spinner(f"reading the ranks of {len(runs)} measurements"):
+        runs = _two_measurements(selection.store, Filters(where, sweep=sweep), models, dataset, error)
+    with spinner(f"reading the ranks of {counted(len(runs), 'measurement')}"):
         page, notes = render_reading(runs, documents=document, tokens=tokens, command=command_line())
     write_whole(out, page)
     for note in notes:
@@ -77,10 +81,10 @@ def read(
     return 1 if runs.unreadable else 0
 
 
-def _two_measurements(selection: Selection, a: str, b: str, error: BadInput) -> Runs:
+def _two_measurements(store: Store, filters: Filters, a: str, b: str, error: BadInput) -> Runs:
     """Return two measurements that are named as in `compare`. Raises `error` if one of them does not exist."""
     try:
-        runs = selection.runs()
+        runs = store.runs(filters)
         run_ids = [runs.row(name)["run_id"] for name in (a, b)]
     except BadInput:
         raise error from None

@@ -28,7 +28,7 @@ from rbptrack.engine.engine import Engine
 from rbptrack.models.device import free_memory, is_out_of_memory
 from rbptrack.scoring import PairScorer, Scorer, Scores
 from rbptrack.scoring.cpu_reduction import compiled_cpu_reduction
-from rbptrack.scoring.scorer import Reduction
+from rbptrack.scoring.reduction import Reduction
 from rbptrack.sources import cache
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from rbptrack.reporting.tables import (
 from rbptrack.reporting.vega import vega_script
 
 _MAX_PLAIN_CSV = 20_000  # bytes of a table. The page holds larger tables compressed
-_MAX_LINK_BYTES = 180_000  # bytes of the links to all tables together. Tables that do not fit are only in the store
+_MAX_LINK_BYTES = 180_000  # bytes of the links to all tables of analyses together. Tables that do not fit are only in the store
 _MAX_ROWS = 100  # rows of a folded table on the page. Its CSV has all rows
 _MAX_LINE = 120  # characters. A longer sentence may not fit into a line of the page
 _CLAUSE_END = re.compile(r"; (?![^()]*\))|(?<=[a-z)])\. (?=[A-Z])")  # a semicolon in brackets does not end a clause

@@ -7,7 +7,8 @@ from math import inf
 import torch
 from torch import Tensor
 
-from rbptrack.scoring.scorer import TILE_LOGITS, Scorer, row_maxima
+from rbptrack.scoring.reduction import row_maxima
+from rbptrack.scoring.scorer import TILE_LOGITS, Scorer
 from rbptrack.scoring.scores import Scores
 
 _TILE_LOGITS_CUDA = 16_000_000  # the number of logits in a tile on CUDA

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from rbptrack.scoring.scorer import Reduction, choose_reduction, row_maxima
+from rbptrack.scoring.reduction import Reduction, choose_reduction, row_maxima
 
 log = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ MIN_TESTED_SIZES = 4
 """The fewest sizes for a test of fit and for forecasts. With fewer, any curve could pass through the points."""
 
 MIN_SIZES_OF_BREAK = 8
-"""The fewest sizes for a broken law. Each of its two exponents is then measured with at least 3 sizes."""
+"""The fewest sizes for a broken law. It has four parameters, so four sizes or more are left for the scatter."""
 
 POWER = "A S^-α"
 FLOOR = "E + A S^-α"
@@ -90,9 +90,9 @@ def bend_text(law: Law) -> str:
     or rises more and more. Each law is tested for itself: of 20 straight laws, one is said to bend.
     """
     bend = law.bend()
-    if law.sizes < MIN_TESTED_SIZES or not bend.p() < 1 - LEVEL:
-        return ""
     p = bend.p()
+    if law.sizes < MIN_TESTED_SIZES or not p < 1 - LEVEL:
+        return ""
     return f"bends {'upward' if bend.value > 0 else 'downward'} ({p_text(p)})"
 
 

@@ -34,7 +34,10 @@ def first_largest(values: FloatArray | Sequence[float]) -> int:
 
 
 def first_smallest(values: FloatArray | Sequence[float]) -> int:
-    """Return the index of the smallest value, the first one if values are tied (within `TIED`). NaN are ignored."""
+    """Return the index of the smallest value, the first one if values are tied (within `TIED`). NaN are ignored.
+
+    Raises ValueError if all values are NaN.
+    """
     return first_largest(-np.asarray(values, dtype=np.float64))
 
 

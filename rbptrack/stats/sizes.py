@@ -13,6 +13,7 @@ from math import exp, inf, log, nan, sqrt
 
 from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.laws import Law
+from rbptrack.stats.rounding import ROUNDING
 
 Minus = Callable[[Estimate, Estimate], Estimate]
 """How two estimates are subtracted: `together.paired_difference`, or `operator.sub` if they are independent."""
@@ -23,9 +24,9 @@ class SizeRatio:
     """The ratio of two sizes at which two laws have equal values.
 
     Attributes:
-        ln_ratio: the logarithm of the ratio. Its p-value of 0 is that of the hypothesis that both laws have equal
+        ln_ratio: the logarithm of the ratio. Its p-value against 0 is that of the hypothesis that both laws have equal
             values at the same size. Use the following interval in place of its own.
-        low: the lower end of the ratio's interval; NaN if it is unknown.
+        low: the lower end of the ratio's interval; 0 if it is unbounded, NaN if it is unknown.
         high: the upper end of the interval; infinite if it is unbounded.
 
     """
@@ -41,7 +42,7 @@ class Crossing:
 
     Attributes:
         value: the size; NaN if the laws are parallel.
-        low: the lower end of the interval; NaN if it is unknown.
+        low: the lower end of the interval; 0 if it is unbounded, NaN if it is unknown.
         high: the upper end of the interval; infinite if it is unbounded.
 
     """
@@ -132,7 +133,8 @@ def _interval_of_root(line: Callable[[float], Estimate]) -> tuple[float, float]:
     if a > 0:
         half_width = sqrt(max(discriminant, 0.0)) / (2 * a)
         return -b / (2 * a) - half_width, -b / (2 * a) + half_width
-    if a == 0 or discriminant <= 0:
+    is_flat = abs(slope) <= ROUNDING * max(abs(estimate.value) for estimate in estimates)
+    if a == 0 or discriminant <= 0 or is_flat:
         return -inf, inf
     first, second = sorted((-b + sign * sqrt(discriminant)) / (2 * a) for sign in (-1, 1))
     return (second, inf) if -middle.value / slope >= second else (-inf, first)

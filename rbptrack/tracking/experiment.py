@@ -127,7 +127,8 @@ class Experiment:
         if experiment is not None and experiment.lifecycle_stage == "deleted":
             raise BadInput(
                 f"the experiment {experiment.name} was deleted. Restore it (mlflow experiments restore -x "
-                f"{experiment.experiment_id}), or choose another one with tracking.experiment=NAME"
+                f"{experiment.experiment_id}), or name another one "
+                "(tracking.experiment=NAME; --experiment NAME for other commands)"
             )
         return experiment
 

@@ -97,6 +97,13 @@ def test_csv_rows_and_columns_take_names_and_quotes_from_options() -> None:
     assert [row["text"] for _, row in csv_rows(opener(content), ",", (), options)] == ["a,b", '"c']
 
 
+def test_csv_columns_are_the_columns_of_rows_with_the_same_options() -> None:
+    options = {"quotechar": "'"}
+    content = "'te,xt',x\n'a,b',1\n"
+    assert csv_columns(opener(content), ",", options) == ["te,xt", "x"]
+    assert [row for _, row in csv_rows(opener(content), ",", (), options)] == [{"te,xt": "a,b", "x": "1"}]
+
+
 @pytest.mark.parametrize("content", ['{"a": 1}\n{"a": 2}\n', '\n[{"a": 1},\n {"a": 2}]', '\ufeff{"a": 1}\n\n{"a": 2}'])
 def test_json_rows_reads_lines_and_arrays(content: str) -> None:
     assert [row for _, row in json_rows(opener(content))] == [{"a": 1}, {"a": 2}]

@@ -36,6 +36,13 @@ def test_read_takes_two_measurements_as_compare_does(words: str, run_in_store: R
     assert [model["name"] for model in token_set["models"]] == ["nano-6k", "nano-15k"]
 
 
+@pytest.mark.parametrize("words", ["'' code", "nano/* ''"])
+def test_read_refuses_an_empty_name(words: str, run_in_store: RunCommand, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert run_in_store(f"read {words} --out {page}")[0] == 2
+    assert not page.exists()
+
+
 def test_read_writes_two_datasets_to_one_page(run_in_store: RunCommand, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert run_in_store(f"read nano-6k * --out {page}")[0] == 0

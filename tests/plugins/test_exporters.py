@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from huggingface_hub import DatasetCard
@@ -40,6 +41,11 @@ def test_export_writes_card_that_the_hubs_library_reads(runs: Runs, tmp_path: Pa
     assert "configs" in card.data.to_dict()
     assert card.data.pretty_name == "Ranks of mine, pythia on wiki/en"
     assert card.data.configs[0]["data_files"][0]["path"] == DATA
+
+
+def test_card_names_the_k_of_the_table(runs: Runs, tmp_path: Path) -> None:
+    Hub().export(Runs(runs.frame.assign(rbp_1000=np.nan), RankTables({})), tmp_path)
+    assert "k = 1, 10," in (tmp_path / "README.md").read_text()
 
 
 def test_exported_table_can_be_imported(runs: Runs, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from rbptrack.scoring import Head, Scorer
 from rbptrack.scoring.cpu_reduction import compiled_cpu_reduction
-from rbptrack.scoring.scorer import Reduction, eager_reduction
+from rbptrack.scoring.reduction import Reduction, eager_reduction
 from tests.definition import scores_by_definition
 
 

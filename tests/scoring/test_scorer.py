@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rbptrack.scoring import Head, Scorer, Scores
-from rbptrack.scoring.scorer import choose_reduction, eager_reduction
+from rbptrack.scoring.reduction import choose_reduction, eager_reduction
 from tests.definition import scores_by_definition
 
 

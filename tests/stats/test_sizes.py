@@ -64,6 +64,12 @@ def test_crossing_of_laws_whose_exponents_may_be_equal_is_unbounded() -> None:
     assert (found.low, found.high) == (0.0, np.inf)
 
 
+def test_crossing_of_parallel_laws_that_differ_is_unbounded() -> None:
+    first = law(0.1, 3.0, 0.02, 1)
+    found = crossing(first, fit(S, 8 * first.y), operator.sub)
+    assert (found.low, found.high) == (0.0, np.inf)
+
+
 def test_middle_of_common_values_has_the_geometric_mean() -> None:
     first, second = law(0.1, 3.0), law(0.1, 3.3)
     s = middle_of_common_values(first, second)

@@ -12,6 +12,9 @@ from .naming import version_text
 # inspect_ai writes one of these before a model's id.
 _PROVIDER_PREFIXES = ("hf/", "vllm/", "sglang/", "transformer_lens/", "nnterp/")
 
+# Conditions of inspect_ai itself. A task may have an argument with such a name.
+_OWN_CONDITIONS = ("limit", "solver", "solver_args", "model_roles", "epochs", "reducer")
+
 
 def read_inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterator[Item]:
     """Yield the scores of a log of inspect_ai. A log holds the scores of one model in one task.
@@ -37,7 +40,8 @@ def read_inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterato
     conditions = _limit(settings.pop("limit", None), evaluation) | _solver(evaluation, plan)
     conditions |= {"model_roles": evaluation.get("model_roles")}
     passed = evaluation.get("task_args_passed", evaluation.get("task_args"))
-    conditions |= passed if isinstance(passed, Mapping) else {}
+    for name, value in passed.items() if isinstance(passed, Mapping) else ():
+        conditions[f"task_args.{name}" if name in _OWN_CONDITIONS else name] = value
     samples = results.get("completed_samples") or results.get("total_samples")
     if not isinstance(epochs, int) or not isinstance(samples, int | None) or "task" not in evaluation:
         raise WrongShapeError("eval.task, and whole numbers in eval.config.epochs and results.total_samples are needed")

@@ -469,6 +469,11 @@ def test_scores_of_inspect_adds_arguments_of_task_that_were_passed_to_its_name(t
         ),
         ({"model_args": {"device": "cuda:0", "enable_thinking": False}}, {}, "gsm8k (accuracy, enable_thinking=False)"),
         ({"task_args": {"device": "a"}}, {}, "gsm8k (accuracy, device=a)"),
+        (
+            {"config": {"limit": 20}, "task_args": {"limit": 9}},
+            {},
+            "gsm8k (accuracy, limit=20, task_args.limit=9)",
+        ),
     ],
 )
 def test_scores_of_inspect_adds_conditions_to_name_of_task(
