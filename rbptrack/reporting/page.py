@@ -6,20 +6,16 @@ called.
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 import platform
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 import rbptrack
 from rbptrack.analysis import Report, Runs, Term
@@ -37,10 +33,11 @@ from rbptrack.reporting.tables import (
     table_text,
     value_text,
 )
+from rbptrack.reporting.templates import compress_text, families_and_datasets, load_template
 from rbptrack.reporting.vega import vega_script
 
 _MAX_PLAIN_CSV = 20_000  # bytes of a table. The page holds larger tables compressed
-_MAX_LINK_BYTES = 180_000  # bytes of the links to all tables of analyses together. Tables that do not fit are only in the store
+_MAX_LINK_BYTES = 180_000  # bytes of the links to tables of analyses. Tables that do not fit are only in the store
 _MAX_ROWS = 100  # rows of a folded table on the page. Its CSV has all rows
 _MAX_LINE = 120  # characters. A longer sentence may not fit into a line of the page
 _CLAUSE_END = re.compile(r"; (?![^()]*\))|(?<=[a-z)])\. (?=[A-Z])")  # a semicolon in brackets does not end a clause
@@ -105,28 +102,6 @@ def render(
         vega=vega,
         no_vega=no_vega,
     )
-
-
-def load_template(name: str) -> Template:
-    """Load a Jinja template of this folder. It escapes all values, and knows `made`: the version and the time."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made = f"rbptrack {rbptrack.__version__}, {pd.Timestamp.now('UTC'):%Y-%m-%d %H:%M} UTC"
-    return environment.get_template(name, globals={"made": made})
-
-
-def families_and_datasets(frame: pd.DataFrame) -> str:
-    """Name the families and datasets of rows of `Runs.frame` in one line, such as `nano on pydocs and stdlib`."""
-    names = []
-    for column, noun in (("family", "families"), ("dataset", "datasets")):
-        values = sorted(frame[column].dropna().unique())
-        names.append(listed(values) if len(values) <= 3 else f"{len(values)} {noun}")
-    return f"{names[0] or 'no family'} on {names[1] or 'no dataset'}"
 
 
 def _lead_values(lead: Analysis | None) -> dict[str, Any]:
@@ -432,8 +407,3 @@ def _drop_largest_links(parts: list[dict[str, Any]]) -> None:
             fitting.add(link)
     for part in parts:
         part["links"] = [link if link in fitting else _Link(link.name, "") for link in part["links"]]
-
-
-def compress_text(text: str) -> str:
-    """Compress a text with gzip and encode it in base64, for the script of a page or for a data: URL."""
-    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

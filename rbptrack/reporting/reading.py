@@ -28,7 +28,7 @@ from rbptrack.config.patterns import natural_key
 from rbptrack.measurement.columns import SAME_TOKENS_COLUMNS
 from rbptrack.ranks import DocumentCounts, FloatArray, RankTable
 from rbptrack.ranks.words import UNKNOWN_TEXT, join_unscored_tokens
-from rbptrack.reporting.page import compress_text, families_and_datasets, load_template
+from rbptrack.reporting.templates import compress_text, families_and_datasets, load_template
 from rbptrack.stats.documents import combined_influences, neg_log_rbp
 from rbptrack.stats.laws import laws
 from rbptrack.stats.rounding import significant

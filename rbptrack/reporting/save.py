@@ -17,8 +17,8 @@ from rbptrack.console.tables import table_lines
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw
 from rbptrack.reporting.analyses import Analysis
-from rbptrack.reporting.page import families_and_datasets
 from rbptrack.reporting.tables import report_metrics, table_text
+from rbptrack.reporting.templates import families_and_datasets
 from rbptrack.reporting.terminal import columns_by_importance
 from rbptrack.tracking import Store
 from rbptrack.tracking.names import PAGE_FILE, READING_FILE, Kind

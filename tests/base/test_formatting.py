@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rbptrack.base.formatting import (
     compact,
     compact_bytes,
     counted,
     duration,
+    estimate_text,
     format_number,
     listed,
+    p_text,
     readable_text,
     short_hash,
     short_path,
@@ -83,3 +88,38 @@ def test_readable_text_joins_the_bytes_of_a_character() -> None:
 
 def test_readable_text_replaces_a_byte_that_is_not_a_character() -> None:
     assert readable_text("\udcc3") == "\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "form", "text"),
+    [
+        (0.1123, 0.1042, 0.1211, "", "0.112 (0.104 to 0.121)"),
+        (0.00631, 0.005, 0.00763, "", "0.00631 (0.00500 to 0.00763)"),
+        (1234.0, 1200.0, 1300.0, "", "1,234 (1,200 to 1,300)"),
+        (math.nan, math.nan, math.nan, "", ""),
+        (0.0, -0.1, 0.1, "", "0.00 (-0.10 to 0.10)"),
+        (-0.00004, -0.1, 0.1, "+.1%", "+0.0% (-10.0% to +10.0%)"),
+        (0.0972, 0.05, 0.126, "+.3g", "+0.0972 (+0.0500 to +0.1260)"),
+        (0.3, 0.1, math.inf, "", "0.300 (0.100 to ∞)"),
+    ],
+)
+def test_estimate_text_writes_a_number_and_its_interval(
+    value: float, low: float, high: float, form: str, text: str
+) -> None:
+    assert estimate_text(value, low, high, form) == text
+
+
+def test_estimate_text_of_a_number_alone_has_three_digits() -> None:
+    assert estimate_text(0.5) == "0.500"
+
+
+@given(st.floats(-1e5, 1e5), st.sampled_from(["", "+.1%", "+.3g"]))
+def test_estimate_text_of_an_unknown_interval_writes_only_the_number(value: float, form: str) -> None:
+    text = estimate_text(value, math.nan, math.nan, form)
+    assert "nan" not in text
+    assert " to " not in text
+
+
+@pytest.mark.parametrize(("p", "text"), [(math.nan, ""), (1e-9, "p < 0.001"), (0.04, "p = 0.040"), (1.0, "p = 1.000")])
+def test_p_text_has_three_decimals_or_a_bound(p: float, text: str) -> None:
+    assert p_text(p) == text

@@ -1,77 +1,15 @@
-"""Tests of result tables: numbers as text, the columns of tables, CSV and Markdown, and metrics in MLflow."""
+"""Tests of tables of results: their columns, CSV and Markdown, and metrics in MLflow."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from rbptrack.analysis import Report, Runs, Term
-from rbptrack.analysis.testing import example_runs
-from rbptrack.base.formatting import estimate_text, p_text
-from rbptrack.console.tables import table_lines
-from rbptrack.reporting import Analysis, describe_methods, latex_table, print_report
+from rbptrack.analysis import Report, Term
 from rbptrack.reporting.tables import report_metrics, results_tables, table_text
-from rbptrack.reporting.terminal import columns_by_importance
 from rbptrack.stats import Estimate
-
-GLOSSARY = {
-    "alpha": Term("exponent of the law", "α"),
-    "A": Term("factor of the law", "A"),
-    "delta": Term("exponent minus that of CE", "Δα vs. CE", "+.3g"),
-    "held_out": Term("error at the largest size", "held-out error", "+.1%"),
-    "beta": "slope in ln k",
-}
-
-
-def law_report(*, intervals: bool = True) -> Report:
-    """Make a report with the exponents of CE and RBP_10, their held-out errors and the difference of the exponents.
-
-    Without intervals, the estimates have unknown degrees of freedom.
-    """
-    report = Report(GLOSSARY)
-    error = {"sampling": 1e-4} if intervals else {"df": math.nan}
-    for metric, alpha in (("ce", 0.1), ("rbp_10", 0.25)):
-        keys = {"family": "pythia", "dataset": "wiki", "metric": metric}
-        report.add("alpha", Estimate(alpha, **error), **keys, null=0.0, beside={"A": 3.0})
-        report.add("held_out", Estimate(0.05, **error), **keys, null=0.0, show=np.expm1)
-        if metric != "ce":
-            report.add("delta", Estimate(0.15, **error), **keys, null=0.0, margin=0.01)
-    return report
-
-
-@pytest.mark.parametrize(
-    ("value", "low", "high", "form", "text"),
-    [
-        (0.1123, 0.1042, 0.1211, "", "0.112 (0.104 to 0.121)"),
-        (0.00631, 0.005, 0.00763, "", "0.00631 (0.00500 to 0.00763)"),
-        (1234.0, 1200.0, 1300.0, "", "1,234 (1,200 to 1,300)"),
-        (math.nan, math.nan, math.nan, "", ""),
-        (0.0, -0.1, 0.1, "", "0.00 (-0.10 to 0.10)"),
-        (-0.00004, -0.1, 0.1, "+.1%", "+0.0% (-10.0% to +10.0%)"),
-        (0.0972, 0.05, 0.126, "+.3g", "+0.0972 (+0.0500 to +0.1260)"),
-        (0.3, 0.1, math.inf, "", "0.300 (0.100 to ∞)"),
-    ],
-)
-def test_estimate_text_writes_a_number_and_its_interval(
-    value: float, low: float, high: float, form: str, text: str
-) -> None:
-    assert estimate_text(value, low, high, form) == text
-
-
-def test_estimate_text_of_a_number_alone_has_three_digits() -> None:
-    assert estimate_text(0.5) == "0.500"
-
-
-@given(st.floats(-1e5, 1e5), st.sampled_from(["", "+.1%", "+.3g"]))
-def test_estimate_text_of_an_unknown_interval_writes_only_the_number(value: float, form: str) -> None:
-    text = estimate_text(value, math.nan, math.nan, form)
-    assert "nan" not in text
-    assert " to " not in text
+from tests.reporting.law_reports import GLOSSARY, TABLE_WITH_SPECIAL_CHARACTERS, law_report
 
 
 def test_results_tables_join_questions_about_the_same_cases() -> None:
@@ -124,27 +62,6 @@ def test_results_tables_have_a_verdict_for_each_of_two_questions_with_the_same_t
     assert verdicts.iloc[0].tolist() == ["above, p < 0.001", "below, p < 0.001"]
 
 
-def test_print_report_leaves_out_asides_and_the_family_if_there_is_only_one(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    report = law_report()
-    report.glossary = {**GLOSSARY, "held_out": Term("error", "held-out error", aside=True)}
-    print_report(Analysis("own", report))
-    header = capsys.readouterr().out.splitlines()[1].split()
-    assert header[:3] == ["dataset", "metric", "α"]
-    assert "held-out error " not in " ".join(header)
-
-
-def test_print_report_leaves_out_a_table_that_has_only_asides(capsys: pytest.CaptureFixture[str]) -> None:
-    report = law_report()
-    report.add("beta", 0.4, family="pythia", dataset="wiki", size="70m")
-    print_report(Analysis("own", report))
-    assert "70m" in capsys.readouterr().out
-    report.glossary = {**GLOSSARY, "beta": Term("slope", aside=True)}
-    print_report(Analysis("own", report))
-    assert "70m" not in capsys.readouterr().out
-
-
 def test_results_tables_of_estimates_without_intervals_have_no_interval_verdict_or_p() -> None:
     table = results_tables(law_report(intervals=False))[0].frame
     assert not [title for title in table if title.startswith("verdict")]
@@ -182,36 +99,6 @@ def test_results_tables_and_metrics_of_an_empty_report_are_empty() -> None:
     assert report_metrics(Report({})) == {}
 
 
-TABLE_WITH_SPECIAL_CHARACTERS = pd.DataFrame({"family": ["a|b", "50%_x"], "α": ["0.1 ± 0.2", math.nan]})
-
-
-def test_table_text_in_csv_escapes_nothing_and_leaves_nan_empty() -> None:
-    assert table_text(TABLE_WITH_SPECIAL_CHARACTERS, "csv") == "family,α\na|b,0.1 ± 0.2\n50%_x,\n"
-
-
-def test_table_text_in_markdown_escapes_bars_and_underscores() -> None:
-    assert table_text(TABLE_WITH_SPECIAL_CHARACTERS, "markdown").splitlines() == [
-        "| family | α |",
-        "| --- | --- |",
-        r"| a\|b | 0.1 ± 0.2 |",
-        r"| 50%\_x |  |",
-    ]
-
-
-def test_latex_table_escapes_texts_and_aligns_numbers_on_the_right() -> None:
-    assert r"50\%\_x &  \\" in latex_table(TABLE_WITH_SPECIAL_CHARACTERS, "100%")
-    table = latex_table(pd.DataFrame({"metric": ["RBP_10"], "α": ["-0.1 (-0.2 to 0.0)"], "n": [3]}), "n_1")
-    assert r"\begin{tabular}{lrr}" in table
-    assert r"RBP$_{10}$ & $-$0.1 ($-$0.2 to 0.0) & 3 \\" in table
-    assert r"\caption{n\_1}" in table
-    assert r"\toprule" in table
-
-
-@pytest.mark.parametrize(("p", "text"), [(math.nan, ""), (1e-9, "p < 0.001"), (0.04, "p = 0.040"), (1.0, "p = 1.000")])
-def test_p_text_has_three_decimals_or_a_bound(p: float, text: str) -> None:
-    assert p_text(p) == text
-
-
 def test_results_tables_write_sizes_beside_estimates_as_thousands_and_millions() -> None:
     report = Report(GLOSSARY)
     for s in (5676.0, 2_045_568.0):
@@ -219,33 +106,6 @@ def test_results_tables_write_sizes_beside_estimates_as_thousands_and_millions()
         report.add("beta", Estimate(0.1, sampling=1e-4), **case, beside={"S": s})
     (table,) = results_tables(report)
     assert table.frame["S"].tolist() == ["5.68k", "2.05M"]
-
-
-def test_columns_by_importance_puts_columns_beside_estimates_after_the_verdict() -> None:
-    """A narrow terminal drops the last columns first."""
-    columns = columns_by_importance(results_tables(law_report())[0])
-    assert columns is not None
-    frame, by_importance = columns
-    assert sorted(by_importance) == sorted(frame.columns)
-    places = [by_importance.index(title) for title in ("metric", "α", "verdict (α)", "A")]
-    assert places == sorted(places)
-
-
-@pytest.mark.parametrize("width", range(20, 200, 5))
-def test_a_table_without_room_for_the_verdict_shows_no_less_important_column(width: int) -> None:
-    report = Report({"difference": Term("difference of exponents", "Δα", "+.3g"), "A": "factor", "versus": "the other"})
-    keys = {"family": "", "dataset": "a-dataset-with-a-long-name", "versus": "a-family-with-a-long-name"}
-    difference = Estimate(0.001, sampling=1e-4)
-    for metric in ("rbp_1", "rbp_10"):
-        report.add("difference", difference, **keys, metric=metric, null=0.0, margin=0.01, beside={"A": 3.0})
-    columns = columns_by_importance(results_tables(report)[0])
-    assert columns is not None
-    frame, by_importance = columns
-    _, left_out = table_lines(frame, width, by_importance=by_importance)
-    if "verdict" in left_out:
-        assert "A" in left_out
-    if "Δα" in left_out:
-        assert "verdict" in left_out
 
 
 def test_results_tables_show_the_margin_of_same_and_rows_without_interval() -> None:
@@ -266,20 +126,14 @@ def test_results_tables_show_means_in_a_table_of_their_own() -> None:
     assert means.frame["mean α"].tolist() == ["0.100 (0.080 to 0.120)"]
 
 
-@pytest.mark.parametrize(
-    ("columns", "named", "not_named"),
-    [
-        ({"engine": "transformers", "rank": "paper"}, "logits in float32,", "strict"),
-        ({"engine": "vllm 0.32.0", "head_dtype": "bfloat16"}, "by vllm 0.32.0 from logits in bfloat16,", "float32,"),
-        ({"engine": "vllm"}, "logits in unknown precision,", "float32,"),
-        ({"engine": "transformers", "rank": "strict"}, "strict rank", "equation 3"),
-        ({"engine": "transformers", "candidates": "tokenizer"}, "candidates=tokenizer", "strict"),
-    ],
-)
-def test_methods_name_the_definition_of_rank_and_the_precision_of_logits(
-    columns: dict[str, str], named: str, not_named: str
-) -> None:
-    runs = example_runs()
-    text = describe_methods(Runs(runs.frame.assign(**{"head_dtype": pd.NA, **columns}), runs.store))
-    assert named in text
-    assert not_named not in text
+def test_table_text_in_csv_escapes_nothing_and_leaves_nan_empty() -> None:
+    assert table_text(TABLE_WITH_SPECIAL_CHARACTERS, "csv") == "family,α\na|b,0.1 ± 0.2\n50%_x,\n"
+
+
+def test_table_text_in_markdown_escapes_bars_and_underscores() -> None:
+    assert table_text(TABLE_WITH_SPECIAL_CHARACTERS, "markdown").splitlines() == [
+        "| family | α |",
+        "| --- | --- |",
+        r"| a\|b | 0.1 ± 0.2 |",
+        r"| 50%\_x |  |",
+    ]
