@@ -50,13 +50,12 @@ def find_served(tokenizer: Any, server: str, server_name: str) -> ServedOrigin:
     if not source:
         raise BadInput("tokenizer has no name: load it from the repository or folder of the model on the server")
     check_server_address(server, EngineConfig.key_variable)
-    model = ModelConfig(server=server, server_name=server_name)
     key = "path" if Path(source).is_dir() else "repo"
-    setattr(model, key, source)
+    origin = {key: source, "server": server, "server_name": server_name}
+    model = ModelConfig(**origin)  # type: ignore[arg-type]  # these fields are texts
     pinned = pin_model(model)
     architecture = load_config(pinned)
     found = find_served_model(model, EngineConfig(), vocab_size(architecture))
-    origin = {key: source, "server": server, "server_name": server_name}
     return ServedOrigin(origin, pinned.identity, architecture, found)
 
 

@@ -14,7 +14,9 @@ from rbptrack.ranks.names import FloatArray, IntArray
 
 
 def sum_by(groups: Sequence[Any] | npt.NDArray[Any], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Sum values (rows, ...) over the rows of each group. Returns (groups, ...), sorted by group."""
+    """Sum values (rows, ...) over the rows of each group (rows,). Returns (groups, ...), sorted by group."""
+    if len(groups) != len(values):
+        raise ValueError(f"there are {len(groups):,} groups for {len(values):,} rows")
     group = np.unique(np.asarray(groups), return_inverse=True)[1]
     order = np.argsort(group, kind="stable")
     first = np.flatnonzero(np.diff(group[order], prepend=-1))
@@ -56,7 +58,7 @@ class DocumentSums:
     def in_groups(self, groups: Sequence[Any]) -> Self:
         """Return sums by group instead of by document, for the group of each document (documents,).
 
-        Groups are sorted by their first document, and have its labels. Other groups thus have other labels.
+        Groups are sorted by their first document, and have its labels.
         """
         first = first_of_group(np.arange(len(groups)), groups)
         labels = {name: getattr(self, name)[np.unique(first)] for name in self.LABELS}

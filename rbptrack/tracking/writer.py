@@ -160,7 +160,7 @@ class RunWriter:
             self._connection.client.set_terminated(run_id, status, end_time=int(ended * 1000))
 
     def discard_unfinished(self, runs: Iterable[Run]) -> None:
-        """Discard those of some runs that a process began under the lock that this process holds now, and died.
+        """Discard runs whose process died while it held the lock that this process holds now.
 
         Runs that were begun under another lock are left alone, because their processes may still be writing. If such a
         process died, its run stays RUNNING until a process with that lock writes again, or until somebody deletes the

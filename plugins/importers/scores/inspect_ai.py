@@ -43,7 +43,7 @@ def read_inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterato
     for name, value in passed.items() if isinstance(passed, Mapping) else ():
         conditions[f"task_args.{name}" if name in _OWN_CONDITIONS else name] = value
     samples = results.get("completed_samples") or results.get("total_samples")
-    if not isinstance(epochs, int) or not isinstance(samples, int | None) or "task" not in evaluation:
+    if type(epochs) is not int or epochs < 1 or not isinstance(samples, int | None) or "task" not in evaluation:
         raise WrongShapeError("eval.task, and whole numbers in eval.config.epochs and results.total_samples are needed")
     scores = _scores(results)
     for score in scores:
