@@ -15,7 +15,7 @@ from rbptrack.console.output import program_name
 
 _OTHER_COMMANDS = {
     **dict.fromkeys(("eval", "evaluate", "run", "compute"), "measure model=MODEL dataset=DATASET"),
-    **dict.fromkeys(("runs", "results", "ls"), "list"),
+    **dict.fromkeys(("runs", "results", "ls", "status"), "list"),
     **dict.fromkeys(("fit", "law", "plot"), "analyze power_law"),
     **dict.fromkeys(("model", "dataset"), "model=MODEL dataset=DATASET"),
     "config": "--cfg job",
@@ -29,6 +29,7 @@ _OTHER_WORDS = {
     ("models", "family"): "models 'FAMILY/*'",
     ("export", "format"): "list --format csv",
     ("report", "html"): "report --out FILE.html",
+    ("analyze", "--out"): "report --analyzers ANALYZER --out FILE.html",
 }
 """What to write for a word or option that a command does not have, by the command and the word."""
 
@@ -60,7 +61,8 @@ def usage_error_text(error: TyperException) -> str:
         if line.startswith("Example: "):
             example = line
             break
-    return " ".join(f"{_explain(error, context.command)} {example}".split())
+    problem = _explain(error, context.command).replace("Value error, ", "")  # Typer gives the type of Python's error
+    return " ".join(f"{problem} {example}".split())
 
 
 def _explain(error: TyperException, command: Any) -> str:

@@ -64,4 +64,4 @@ def _text_on_totals(costs: pd.DataFrame) -> str:
 
 
 def _format_flops(number: float) -> str:
-    return f"{number:.1e}"
+    return f"{number:.1e}" if number else "0"

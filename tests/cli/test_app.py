@@ -134,6 +134,8 @@ TYPOS = {
     "report --out page.pdf": ".html",
     "report --analyzers powerlaw": "power_law",
     "report --opne": "--open",
+    "analyze power_law --out page.html": "report --analyzers",
+    "status": "list?",
     "analyze powerlaw": "Did you mean power_law?",
     "analyze power_law margn=0.1": "Did you mean margin?",
     "analyze power_law k=0": "k=0",
