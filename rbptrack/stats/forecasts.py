@@ -310,8 +310,7 @@ def forecast(law: Law, s: float) -> Forecast | None:
     if floor is not None:
         if floor.low == 0:
             predictions.append((POWER, floors.fit(0.0).predict(s)))
-        predictions.append((FLOOR, floors.fit(floor.e).predict(s)))
-        for e in np.linspace(floor.low, floor.high, _FLOORS).tolist():
+        for e in dict.fromkeys([floor.e, *np.linspace(floor.low, floor.high, _FLOORS).tolist()]):
             predictions.append((FLOOR, floors.fit(e).predict(s)))
     if law.sizes >= MIN_SIZES_OF_BREAK:
         predictions += [(BROKEN, prediction) for prediction in _broken_predictions(law, s)]
