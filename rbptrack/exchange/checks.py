@@ -152,6 +152,11 @@ def check_imported(
         if isinstance(item, ImportNote):
             notes[item.text] = None
             continue
+        if not isinstance(item, ImportedMeasurement | ImportedScore):
+            raise BadInput(
+                f"{path}: the importer yields objects of type {type(item).__name__}. It must yield "
+                "ImportedMeasurement, ImportedScore and ImportNote"
+            )
         try:
             row = _check_measurement(item, read_name) if isinstance(item, ImportedMeasurement) else _check_score(item)
         except ValidationError as error:

@@ -79,6 +79,12 @@ def test_check_imported_refuses_two_values_of_one_score() -> None:
         check_imported(Path("t"), scores)
 
 
+@pytest.mark.parametrize("item", [None, ROW, "row", ImportedMeasurement])
+def test_check_imported_refuses_objects_of_another_type(item: Any) -> None:
+    with pytest.raises(BadInput):
+        check_imported(Path("t"), [item])
+
+
 def test_check_imported_keeps_one_of_equal_measurements() -> None:
     rows = [ImportedMeasurement(ROW | {"ce": "2"}), ImportedMeasurement(ROW | {"ce": "2.0"})]
     assert len(check_imported(Path("t"), rows).measurements) == 1
