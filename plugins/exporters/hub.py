@@ -20,10 +20,13 @@ CARD = """---
 # Ranks of {families} on {datasets}
 
 {measurements} of language models, one per row of `{data}`: cross-entropy (`ce`, nats per token),
-RBP_k (`rbp_<k>`, the share of tokens that the model ranks among its first k; arXiv 2510.20387), k = {ks},
-with standard errors over documents (`<metric>_se`), S (`non_embedding_params`) and the settings of the measurement.
+{rbp}with standard errors over documents (`<metric>_se`), S (`non_embedding_params`) and the
+settings of the measurement.
 
 Made by {program}. `rbptrack import {data}` imports the table. Choose a licence before you upload this folder.
+"""
+RBP = """\
+RBP_k (`rbp_<k>`, the share of tokens that the model ranks among its first k; arXiv 2510.20387), k = {ks},
 """
 
 
@@ -54,6 +57,6 @@ def _card(frame: pd.DataFrame, ks: Sequence[int]) -> str:
         datasets=markdown_text(datasets),
         measurements=counted(len(frame), "measurement"),
         data=DATA,
-        ks=", ".join(map(str, ks)),
+        rbp=RBP.format(ks=", ".join(map(str, ks))) if ks else "",
         program=PROGRAM,
     )

@@ -1,6 +1,6 @@
 """Divide the runs of a family into parts that may share a law.
 
-`rbptrack.measurement.document` says in which columns the runs of one law, and the runs of one size, must agree.
+`rbptrack.measurement.columns` says in which columns the runs of one law, and the runs of one size, must agree.
 """
 
 from __future__ import annotations

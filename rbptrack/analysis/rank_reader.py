@@ -43,7 +43,7 @@ class RankReader:
         self._counts: dict[str, DocumentCounts] = {}  # by run ID
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without counts, which another process reads again."""
+        """Return the state without counts and errors: another process reads the files again."""
         return {**vars(self), "_counts": {}, "unreadable": {}}
 
     def read(self, run_id: str, read: Callable[[str], T]) -> T:
@@ -72,7 +72,8 @@ class RankReader:
         for piece in self.pieces(run_id, COUNTED_COLUMNS):
             parts.append(piece.document_counts(_add_likely_ks(needed, self._logged_ks, piece.vocab_size)))
         counts = DocumentCounts.concatenate(parts)
-        if len(self._counts) * counts.hits.nbytes < _MAX_CACHE_BYTES:
+        kept_bytes = sum(kept.hits.nbytes for kept in self._counts.values())
+        if kept_bytes + counts.hits.nbytes <= _MAX_CACHE_BYTES:
             self._counts[run_id] = counts
         return counts
 

@@ -30,9 +30,6 @@ class Unreadable(RbptrackError):
 class WithoutRanks(Unreadable):
     """The measurement was imported without ranks. It has no rank table and no histogram."""
 
-    def __init__(self, text: str = "imported without ranks") -> None:
-        super().__init__(text)
-
 
 class RankStore:
     """Base class of the stores from which `Runs` reads ranks. A subclass should override `ranks`.

@@ -67,7 +67,7 @@ def compare(
     if tolerance is not None:
         exit_code, judgement = _judge(changes, tolerance)
     if print_unreadable(runs, [analysis]):  # incomplete results must not pass a gate
-        exit_code = 1
+        exit_code, judgement = 1, "not judged, because a file cannot be read"
     pair = runs[runs["run_id"].isin([first["run_id"], second["run_id"]])]
     lines_on_pages = []
     if out is not None:

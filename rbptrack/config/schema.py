@@ -164,7 +164,7 @@ class KConfig:
 
 @dataclass
 class EngineConfig:
-    """Settings for speed and memory. They change results by no more than float32 rounding."""
+    """Settings for speed, memory and servers. They change results by no more than float32 rounding."""
 
     batch_tokens: int = 0  # tokens of a forward pass; 0: chosen for the device and its free memory
     chunk_tokens: int = 0  # tokens whose logits are in memory at once; 0: chosen for the machine

@@ -22,7 +22,6 @@ class Batch:
 
     Attributes:
         token_ids: token ids that the model reads, padded on the right with 0, int64 (sequences, length).
-        lengths: number of tokens of each sequence without padding, int64 (sequences,). It stays on the CPU.
         state_index: for each target, the index of the hidden state that predicts it, int64 (targets,). This is the
             state of the token before the target. The index counts rows of the flattened hidden states (sequences *
             length, width).
@@ -33,7 +32,6 @@ class Batch:
     """
 
     token_ids: Tensor
-    lengths: Tensor
     state_index: Tensor
     target_ids: Tensor
     target_index: Tensor
@@ -60,7 +58,6 @@ class Batch:
         def part(sequences: slice, targets: slice) -> Batch:
             return Batch(
                 token_ids=self.token_ids[sequences],
-                lengths=self.lengths[sequences],
                 state_index=self.state_index[targets] - sequences.start * self.token_ids.shape[1],
                 target_ids=self.target_ids[targets],
                 target_index=self.target_index[targets],
@@ -72,7 +69,7 @@ class Batch:
     def to(self, device: torch.device) -> Batch:
         """Return this batch with its model inputs and targets on a device.
 
-        `lengths` and `target_index` stay on the CPU. Copies to CUDA are asynchronous, through page-locked memory.
+        `target_index` stays on the CPU. Copies to CUDA are asynchronous, through page-locked memory.
         """
 
         def copy_to_device(tensor: Tensor) -> Tensor:
@@ -120,7 +117,6 @@ def make_batch(corpus: Corpus, sequences: IntArray) -> Batch:
     target_index = index[is_target]
     return Batch(
         token_ids=torch.from_numpy(token_ids),
-        lengths=torch.from_numpy(lengths),
         state_index=torch.from_numpy(np.flatnonzero(is_target) - 1),  # the token before a target predicts it
         target_ids=torch.from_numpy(corpus.token[target_index].astype(np.int64)),
         target_index=torch.from_numpy(target_index),

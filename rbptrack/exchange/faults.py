@@ -46,7 +46,7 @@ def faults_of_measurement(folder: Path, fingerprint: str) -> Iterator[str]:
     if record.fingerprint != fingerprint:
         yield "its fingerprint is not the hash of what its record says"
     if not 0 < record.began <= record.ended < time.time() + _MAX_CLOCK_DIFFERENCE:
-        yield "it must begin before it ends, and must not end in the future"
+        yield "it must begin after 1970 and before it ends, and must not end in the future"
     present = {path.name for path in folder.iterdir()} - {RECORD_FILE}
     for name in sorted(set(record.files) ^ present):
         yield f"{name[:60]} is missing, or the record does not list it"

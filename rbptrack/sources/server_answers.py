@@ -15,7 +15,7 @@ from rbptrack.sources.server_connection import shown
 
 MALFORMED = (TypeError, AttributeError, LookupError, ValueError, OverflowError)  # from reading another JSON object
 PROBE_ENTRIES = 20  # the largest number of entries of a token that vLLM returns by default
-# Logits with 8 or 11 significant bits, whose largest are above .25 in magnitude, are multiples of 2^-10 and tie often.
+# Logits with 8 significant bits (above .25 in magnitude) or 11 (above 1) are multiples of 2^-10, and tie often.
 _GRID = 2.0**-10
 _GRID_TOLERANCE = 5e-5  # nats; float32 rounds ln p by less
 _MANY_ON_GRID = 0.8  # by chance, a tenth of all differences are this close to the grid

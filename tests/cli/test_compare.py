@@ -1,7 +1,7 @@
 """Tests of the command `compare`: its answers, its exit codes and its page.
 
 With a tolerance, the exit code is 1 if the second model is worse by more than the tolerance, 0 if it is not, and 3 if
-there are too few documents to decide. Without a tolerance, it is 0.
+there are too few documents to decide. It is 1 if a file cannot be read, with and without a tolerance.
 """
 
 from __future__ import annotations

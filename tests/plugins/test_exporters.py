@@ -48,6 +48,11 @@ def test_card_names_the_k_of_the_table(runs: Runs, tmp_path: Path) -> None:
     assert "k = 1, 10," in (tmp_path / "README.md").read_text()
 
 
+def test_card_of_a_table_without_rbp_names_no_k(runs: Runs, tmp_path: Path) -> None:
+    Hub().export(Runs(runs.frame.drop(columns=["rbp_1", "rbp_1_se", "rbp_10"]), RankTables({})), tmp_path)
+    assert "RBP_k" not in (tmp_path / "README.md").read_text()
+
+
 def test_exported_table_can_be_imported(runs: Runs, tmp_path: Path) -> None:
     Hub().export(runs, tmp_path)
     importer = Table()

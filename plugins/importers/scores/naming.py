@@ -31,7 +31,7 @@ def name_score(score: Score) -> tuple[object, str, list[str]]:
         value = plain_value(value)
         if value in setting.usual:
             continue
-        if setting.names is Names.MODEL and value:
+        if setting.names is Names.MODEL and value is not False and value not in _UNSET:
             changes.append(f"+{name}={_text(value)}")
         elif setting.names is Names.TASK:
             conditions.setdefault(name, value)

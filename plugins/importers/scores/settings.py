@@ -99,6 +99,7 @@ _REASONS: tuple[tuple[Names, str, str], ...] = (
      "top_logprobs trust_remote_code verbose write_out"),
 )  # fmt: skip
 _USUAL_VALUES: Mapping[str, tuple[object, ...]] = {
+    **dict.fromkeys(["autogptq", "bnb_4bit_use_double_quant", "gptqmodel", "load_in_4bit", "load_in_8bit"], (False,)),
     "add_special_tokens": (True,),  # lighteval writes its defaults
     "fewshot_seed": (1234,),  # lm-evaluation-harness writes its defaults
     "kv_cache_dtype": ("auto",),

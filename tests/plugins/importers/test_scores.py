@@ -206,6 +206,7 @@ def test_scores_of_harness_adds_adapter_and_quantisation_to_name_of_model() -> N
         ("pretrained=a/b,delta=c/d,subfolder=step5", "a/b+delta=c/d+subfolder=step5", ""),
         ("pretrained=a/b,autogptq=model.safetensors", "a/b+autogptq=model.safetensors", ""),
         ({"pretrained": "a/b", "quantization": "awq", "max_length": 2048}, "a/b+quantization=awq", ""),
+        ({"pretrained": "a/b", "ckpt_step": 0, "delta": ""}, "a/b+ckpt_step=0", ""),
         ({"pretrained": "a/b/", "load_in_8bit": True}, "a/b+load_in_8bit=True", ""),
         ({"model": "served", "base_url": "http://x", "api_key": "hunter2", "tokenizer": "a/b"}, "served", ""),
         ("pretrained=/h/models--a--b/snapshots/0123abcd", "a/b", "0123abcd"),
