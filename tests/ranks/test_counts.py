@@ -124,6 +124,11 @@ def test_parse_rbp_name_returns_none_for_other_names(name: str) -> None:
     assert parse_rbp_name(name) is None
 
 
+def test_in_groups_refuses_another_number_of_groups_than_documents() -> None:
+    with pytest.raises(ValueError, match="2"):
+        document_counts([0, 1, 2], [5, 6, 7]).in_groups(["a", "b"])
+
+
 def test_rbp_ks_are_the_k_of_rbp_names_in_ascending_order() -> None:
     assert rbp_ks(["rbp_100", "model", "rbp_3", "rbp_3_se"]) == [3, 100]
 

@@ -8,12 +8,14 @@ from typing import Any
 
 from .items import Item, Remark, Score, WrongShapeError, choose_metric, get_object
 from .naming import version_text
+from .settings import SETTINGS, Names
 
 # inspect_ai writes one of these before a model's id.
 _PROVIDER_PREFIXES = ("hf/", "vllm/", "sglang/", "transformer_lens/", "nnterp/")
 
-# Conditions of inspect_ai itself. A task may have an argument with such a name.
-_OWN_CONDITIONS = ("limit", "solver", "solver_args", "model_roles", "epochs", "reducer")
+# Conditions of inspect_ai itself. A task may have an argument with such a name, or with that of a setting.
+_OWN_CONDITIONS = {"solver_args", "model_roles", "reducer"}
+_OWN_CONDITIONS |= {name for name, setting in SETTINGS.items() if setting.names is Names.TASK}
 
 
 def read_inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterator[Item]:

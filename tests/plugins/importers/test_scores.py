@@ -475,6 +475,11 @@ def test_scores_of_inspect_adds_arguments_of_task_that_were_passed_to_its_name(t
             {},
             "gsm8k (accuracy, limit=20, task_args.limit=9)",
         ),
+        (
+            {"model_generate_config": {"temperature": 0.5}, "task_args": {"temperature": 1}},
+            {},
+            "gsm8k (accuracy, task_args.temperature=1, temperature=0.5)",
+        ),
     ],
 )
 def test_scores_of_inspect_adds_conditions_to_name_of_task(
