@@ -256,7 +256,7 @@ def test_call_plugin_refuses_a_result_of_another_type(write_plugin: WritePlugin)
 def test_plugin_from_a_file_can_be_pickled_for_another_process(write_plugin: WritePlugin, tmp_path: Path) -> None:
     write_plugin("mine.py", "return Report({}, headline='x' * self.times)")
     analyzer = find_plugins(ANALYZERS).load("mine")
-    (tmp_path / "plugin").write_bytes(pickle.dumps(analyzer(times=4)))
+    (tmp_path / "plugin").write_bytes(pickle.dumps(analyzer.model_validate({"times": 4})))
     code = "import pickle; p = pickle.load(open('plugin', 'rb')); print(p.name, p.analyze(None).headline)"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert process.stdout.split() == ["mine", "xxxx"]

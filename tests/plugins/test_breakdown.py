@@ -18,7 +18,8 @@ from plugins.breakdown import (
     make_classifications,
     sum_by_class,
 )
-from rbptrack.analysis import Report
+from rbptrack.analysis import Report, Runs
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.ranks import RankTable
 from tests.plugins.families_in_memory import family_runs
@@ -161,7 +162,7 @@ def test_breakdown_compares_exponent_of_class_with_that_of_rest(report_of_two_ex
 
 def test_breakdown_compares_level_of_class_with_that_of_rest(report_of_two_exponents: Report) -> None:
     level = report_of_two_exponents.frame("level").set_index(["by", "class", "metric"])
-    row = level.loc[("place in the word", "begins a word", "rbp_1")]
+    row = level.xs(("place in the word", "begins a word", "rbp_1"))
     assert row["share"] == 0.5
     assert row["level"] == pytest.approx(row["value"] - row["rest"])
     assert row["verdict"] == "below"
@@ -282,7 +283,7 @@ def test_breakdown_of_two_sizes_has_verdicts_of_levels_but_not_of_exponents() ->
 
 def test_breakdown_of_runs_without_ranks_has_notes_alone() -> None:
     runs = family_runs({1e6: table_of_two_classes(1e6, (0.1, 0.1))}, without_ranks=True)
-    runs.store.tables.clear()
+    runs = Runs(runs.frame, RankTables({}))
     report = Breakdown().analyze(runs)
     assert not report.questions
     assert report.notes

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from plugins.ce_parts import PARTS, CeParts, decompose, mean_parts, part_sums
-from rbptrack.analysis import Report
+from rbptrack.analysis import Report, Runs
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import RankHistogram, RankTable
@@ -205,7 +206,7 @@ def test_ce_parts_of_constant_ce_has_no_shares_and_a_note() -> None:
 
 def test_ce_parts_of_runs_without_ranks_has_no_results_but_notes() -> None:
     runs = family_runs({1e6: table_of_size(1e6)}, without_ranks=True)
-    runs.store.tables.clear()
+    runs = Runs(runs.frame, RankTables({}))
     report = CeParts().analyze(runs)
     assert not report.tables
     assert report.notes

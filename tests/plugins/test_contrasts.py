@@ -11,7 +11,7 @@ from plugins.contrasts import ComparedFamily, Contrasts, better_first
 from rbptrack.analysis import Family, Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks
-from rbptrack.ranks import CE, DocumentCounts
+from rbptrack.ranks import CE, DocumentCounts, RankTable
 from rbptrack.stats import estimate, laws_by_metric, neg_log_rbp, paired_difference
 from tests.plugins.reports import result
 from tests.rank_tables import power_law_rank_table
@@ -52,7 +52,7 @@ def line_of(part, k=1, sizes=slice(None)):
 def report_of(*parts):
     """Analyse several results of `measurements` together."""
     all_rows = []
-    all_tables = {}
+    all_tables: dict[str, RankTable] = {}
     for rows, tables in parts:
         all_rows += rows
         all_tables |= tables

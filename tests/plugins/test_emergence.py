@@ -17,7 +17,8 @@ from plugins.emergence import (
     count_windows,
     expected_successes,
 )
-from rbptrack.analysis import Report
+from rbptrack.analysis import Report, Runs
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.ranks import RankTable
 from tests.plugins.families_in_memory import family_runs
@@ -276,7 +277,7 @@ def test_n_eff_of_eight_groups_has_no_interval() -> None:
 
 def test_emergence_of_runs_without_ranks_has_notes_alone() -> None:
     runs = family_runs({1e6: independent_tokens(0.5)}, without_ranks=True)
-    runs.store.tables.clear()
+    runs = Runs(runs.frame, RankTables({}))
     report = Emergence().analyze(runs)
     assert not report.tables
     assert report.notes

@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from plugins.lognormal import Lognormal, RankSums, fit_ranks, largest_difference, maximum_likelihood
-from rbptrack.analysis import Report
+from rbptrack.analysis import Report, Runs
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.ranks import RankTable
 from tests.plugins.families_in_memory import family_runs
@@ -181,7 +182,7 @@ def test_lognormal_leaves_out_size_with_three_different_ranks_and_names_it() -> 
 
 def test_lognormal_of_runs_without_ranks_has_notes_alone() -> None:
     runs = family_runs({1e6: lognormal_ranks(0.5, 0.1)}, without_ranks=True)
-    runs.store.tables.clear()
+    runs = Runs(runs.frame, RankTables({}))
     report = Lognormal().analyze(runs)
     assert not len(report.results)
     assert report.notes

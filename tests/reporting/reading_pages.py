@@ -81,7 +81,7 @@ def runs_with_ranks(
     """
     ids = token_ids(documents)
     tables = {}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for model, ranks_by_document in ranks.items():
         run_id = f"{len(rows):032x}"
         table = _rank_table(ranks_by_document, documents, ids)

@@ -10,6 +10,7 @@ import re
 import shlex
 from dataclasses import replace
 from html import unescape
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -307,7 +308,7 @@ def test_render_escapes_all_text_of_data() -> None:
     assert page.count("<script>") == 2
     assert page.count("</script>") == 2 + page.count('<script type="application/')
     (table,) = vega_specs(page)[1]["datasets"].values()
-    assert pd.read_csv(pd.io.common.StringIO(table))["dataset"].eq(EVIL).all()
+    assert pd.read_csv(StringIO(table))["dataset"].eq(EVIL).all()
 
 
 def test_render_says_why_a_figure_cannot_be_drawn_and_draws_the_others() -> None:
@@ -371,7 +372,7 @@ def test_render_compresses_large_tables_under_names_that_end_in_gz(
         assert name.endswith(".gz") == (kind == "application/gzip")
     compressed = re.search(r'download="power_law-laws.csv.gz" href="data:application/gzip;base64,([^"]*)"', large_page)
     assert compressed
-    table = pd.read_csv(pd.io.common.StringIO(unpack(compressed[1])))
+    table = pd.read_csv(StringIO(unpack(compressed[1])))
     _, report = large_report
     assert len(table) == len(report.tables["laws"])
 

@@ -64,7 +64,7 @@ def test_results_tables_have_a_verdict_for_each_of_two_questions_with_the_same_t
 
 def test_results_tables_of_estimates_without_intervals_have_no_interval_verdict_or_p() -> None:
     table = results_tables(law_report(intervals=False))[0].frame
-    assert not [title for title in table if title.startswith("verdict")]
+    assert not [title for title in map(str, table) if title.startswith("verdict")]
     assert " to " not in table.to_string()
 
 

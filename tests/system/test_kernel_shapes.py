@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from benchmarks.shapes import SHAPES
-from rbptrack.scoring import Head, Scores
+from rbptrack.scoring import Head, Scores, kernels
 from tests.definition import scores_by_definition
-from tests.scoring.test_kernels import assert_scores_equal, exact_factors, kernels
+from tests.scoring.test_kernels import assert_scores_equal, exact_factors
 
 
 @pytest.mark.parametrize(("shape", "tile"), [("pythia-70m", 0), ("pythia-70m", 1), ("pythia-1.4b", 0)])

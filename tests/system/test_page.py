@@ -26,7 +26,7 @@ DATASETS = {"code": 1, "wiki": 2}
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a report on two families of four sizes on two datasets."""
-    rows = []
+    rows: list[dict[str, object]] = []
     tables = {}
     for family, alpha in FAMILIES.items():
         for dataset, seed in DATASETS.items():

@@ -250,12 +250,17 @@ def test_options_of_the_server_do_not_change_ranks(options: tuple[str, ...], lla
     check_equal(ranks, ranks_of(cell_of(llama, *RULES[0])))
 
 
+def start_again(server: VllmServer) -> None:
+    server.kill()
+    server.start(wait=False)
+
+
 def test_measurement_continues_when_the_server_is_killed_and_started_again(llama: Path, work: Path) -> None:
     lines = [json.dumps({"text": f"number {n} " * (n % 50)}) for n in range(1500)]
     (work / "texts.jsonl").write_text("\n".join(lines))
     with running(llama, *FLOAT32) as server:
         cell = cell_of(llama, *SHORT, server=server)
-        restart = threading.Timer(3.0, lambda: (server.kill(), server.start(wait=False)))
+        restart = threading.Timer(3.0, start_again, [server])
         restart.start()
         served = ranks_of(cell)
         restart.join()

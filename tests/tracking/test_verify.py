@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.base.errors import BadInput
+from rbptrack.measurement.build import faults_of_ranks
 from rbptrack.measurement.document import Measurement
 from rbptrack.measurement.record import read_measurement
 from rbptrack.ranks import RankHistogram, RankTable
@@ -284,12 +285,11 @@ def test_verify_does_not_mark_a_run_that_it_cannot_compare(
 ) -> None:
     run_id = Outbox(store).deliver(write_cell(1000))
     Outbox(store).deliver(write_cell(2000))
-    compare = verify.faults_of_ranks
 
     def compare_while_memory_suffices(measurement: Measurement, folder: Path) -> Iterator[str]:
         if measurement.size == "1000":
             raise MemoryError
-        return compare(measurement, folder)
+        return faults_of_ranks(measurement, folder)
 
     monkeypatch.setattr(verify, "faults_of_ranks", compare_while_memory_suffices)
     (fault,) = store.verify(repair=True)

@@ -83,6 +83,7 @@ def calls() -> Iterator[tuple[str, Callable[[], object]]]:
             yield f"power_law({options})", lambda o=options: rbptrack.runs().analyze("power_law", **o)
     for analyzer in ("nothing", "", 3, None):
         yield f"runs().analyze({analyzer!r})", lambda a=analyzer: rbptrack.runs().analyze(a)
+    runs: object
     for runs in (None, 3, "runs", []):
         yield f"report({runs!r})", lambda r=runs: rbptrack.report(r)
     for key in ("nothing", "", "nano-6k/"):
