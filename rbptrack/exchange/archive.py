@@ -36,9 +36,39 @@ _MAX_ENTRY_BYTES = {RECORD_FILE: 2**24, TOKENS_FILE: 2**30, MANIFEST: 2**16}
 """The largest unpacked sizes, in bytes, of the entries that are read into memory as a whole."""
 
 
+def is_bundle(path: Path) -> bool:
+    """Return whether a file is a bundle. Raises OSError if the operating system cannot read the file."""
+    if not path.is_file():
+        return False
+    try:
+        with _opened(path) as bundle:
+            return MANIFEST in bundle.namelist()
+    except BadInput:
+        return False
+
+
+def unpack_bundle(path: Path, folder: Path) -> list[str]:
+    """Check the names and sizes of a bundle's entries, and unpack each measurement to a subfolder of a folder.
+
+    Returns the fingerprints of the measurements, which are also the names of the subfolders.
+
+    Raises BadInput if the file is not a bundle or is damaged, if an entry is not allowed or unpacks to too many bytes,
+    or if measurements are missing.
+    """
+    with _opened(path) as bundle:
+        fingerprints = _check_entries(bundle, path)
+        for fingerprint in fingerprints:
+            (folder / fingerprint).mkdir()
+        for entry in bundle.infolist():
+            if "/" in entry.filename:
+                with bundle.open(entry) as source, (folder / entry.filename).open("wb") as target:
+                    shutil.copyfileobj(source, target)  # zipfile reads at most the size that was checked
+    return fingerprints
+
+
 @contextmanager
-def open_bundle(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a bundle for a block. Raises BadInput if it is not a zip file, or is damaged."""
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a zip file for a block that reads it. Raises BadInput if it is not a zip file, or is damaged."""
     try:
         with zipfile.ZipFile(path) as bundle:
             yield bundle
@@ -50,7 +80,7 @@ def open_bundle(path: Path) -> Iterator[zipfile.ZipFile]:
         raise BadInput(f"{path} is damaged because its beginning is missing: export it again") from error
 
 
-def check_entries(bundle: zipfile.ZipFile, path: Path) -> list[str]:
+def _check_entries(bundle: zipfile.ZipFile, path: Path) -> list[str]:
     """Check the entries of a bundle, and return the fingerprints of its measurements.
 
     Raises BadInput if an entry is not allowed or unpacks to too many bytes, or if measurements are missing.
@@ -93,12 +123,3 @@ def _check_entry(entry: zipfile.ZipInfo, path: Path) -> None:
         raise BadInput(
             f"{path}: {entry.filename[:80]} would unpack to {entry.file_size:,} bytes; {max_bytes:,} are allowed"
         )
-
-
-def unpack(bundle: zipfile.ZipFile, fingerprint: str, folder: Path) -> None:
-    """Unpack a measurement of a bundle to a folder."""
-    for entry in bundle.infolist():
-        folder_in_bundle, _, file = entry.filename.partition("/")
-        if folder_in_bundle == fingerprint:
-            with bundle.open(entry) as source, (folder / file).open("wb") as target:
-                shutil.copyfileobj(source, target)  # zipfile reads at most the size that was checked

@@ -12,13 +12,13 @@ from pathlib import Path
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import check_regular_file, replacing
-from rbptrack.exchange.archive import BUNDLED_FILES, MANIFEST, check_entries, open_bundle, unpack
+from rbptrack.exchange.archive import BUNDLED_FILES, MANIFEST, unpack_bundle
 from rbptrack.exchange.faults import faults_of_measurement
 from rbptrack.exchange.intake import imported_line
 from rbptrack.measurement.build import compute_histogram
 from rbptrack.measurement.columns import labels_of
 from rbptrack.measurement.files import HISTOGRAM_FILE, RANKS_FILE, RECORD_FILE
-from rbptrack.measurement.record import MeasurementRecord, parse_measurement, read_measurement
+from rbptrack.measurement.record import MeasurementRecord, read_measurement
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.names import READING_FILE
 
@@ -54,17 +54,6 @@ def export_bundle(runs: Runs, path: Path, *, reading: str = "") -> int:
     return len(runs)
 
 
-def is_bundle(path: Path) -> bool:
-    """Return whether a file is a bundle. Raises OSError if the operating system cannot read the file."""
-    if not path.is_file():
-        return False
-    try:
-        with open_bundle(path) as bundle:
-            return MANIFEST in bundle.namelist()
-    except BadInput:
-        return False
-
-
 def import_bundle(path: Path, store: Store) -> list[str]:
     """Check all measurements of a bundle, and add those that the store does not have yet: all of them or none.
 
@@ -80,17 +69,15 @@ def import_bundle(path: Path, store: Store) -> list[str]:
 
     """
     check_regular_file(path, "import")
-    with open_bundle(path) as bundle:
-        fingerprints = check_entries(bundle, path)
-        _check_measurements(bundle, fingerprints, path)
     num_new = 0
-    with Outbox(store).delivering_together() as folder_of_import, zipfile.ZipFile(path) as bundle:
+    with Outbox(store).delivering_together() as folder_of_import:
+        fingerprints = unpack_bundle(path, folder_of_import)
+        _check_measurements(folder_of_import, fingerprints, path)
         for fingerprint in fingerprints:
-            if store.find_equivalent(parse_measurement(bundle.read(f"{fingerprint}/{RECORD_FILE}"))):
-                continue
             folder = folder_of_import / fingerprint
-            folder.mkdir()
-            unpack(bundle, fingerprint, folder)
+            if store.find_equivalent(read_measurement(folder)):
+                shutil.rmtree(folder)
+                continue
             _complete_measurement(folder, path)
             num_new += 1
     return [imported_line(num_new, len(fingerprints))]
@@ -113,15 +100,12 @@ def _copy_measurement(store: Store, run_id: str, labels: Mapping[str, object], f
     return record
 
 
-def _check_measurements(bundle: zipfile.ZipFile, fingerprints: Sequence[str], path: Path) -> None:
+def _check_measurements(folder: Path, fingerprints: Sequence[str], path: Path) -> None:
     """Raise BadInput if measurements of a bundle have faults. The message lists at most ten faults."""
     faults = []
     for fingerprint in fingerprints:
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary)
-            unpack(bundle, fingerprint, folder)
-            for fault in faults_of_measurement(folder, fingerprint):
-                faults.append(f"measurement {fingerprint[:12]}: {fault}")
+        for fault in faults_of_measurement(folder / fingerprint, fingerprint):
+            faults.append(f"measurement {fingerprint[:12]}: {fault}")
     if faults:
         raise BadInput("\n  ".join([f"{path} is not imported:", *faults[:10]]))
 
