@@ -30,7 +30,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 
 from benchmarks.shapes import random_corpus
 from rbptrack.config.schema import EngineConfig
-from rbptrack.engine import transformers
+from rbptrack.engine import Transformers, memory
 from rbptrack.engine.batches import make_batch
 from rbptrack.models.backbone import Backbone
 from rbptrack.models.causal import CausalModel, Reference
@@ -98,7 +98,7 @@ def score(model: CausalModel, mode: FakeTensorMode, *, failures: int) -> str:
     batch = make_batch(corpus, np.arange(len(corpus.start)))
     try:
         with mode, memory_that_runs_out(failures):
-            engine = transformers.Transformers(model, corpus, EngineConfig())
+            engine = Transformers(model, corpus, EngineConfig())
             scores = engine.score(batch)
     except DataDependentOutputException as error:
         return f"a number is read on the host: {error}"
@@ -119,7 +119,7 @@ def main() -> int:
     """Score every combination, and return the exit code: 1 if a combination has a fault."""
     logging.disable(logging.WARNING)  # memory runs out on purpose
     with (
-        patch.object(transformers, "free_memory", lambda device: FREE_BYTES),
+        patch.object(memory, "free_memory", lambda device: FREE_BYTES),
         patch.object(torch.cuda, "empty_cache", lambda: None),
         patch.object(torch.cuda, "reset_peak_memory_stats", lambda device: None),
         patch.object(Tensor, "pin_memory", lambda self, *_, **__: self),  # fake tensors cannot be pinned in memory

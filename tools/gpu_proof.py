@@ -41,7 +41,7 @@ from benchmarks.shapes import SHAPES, random_corpus, random_module
 from rbptrack.config.compose import compose
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
-from rbptrack.engine import Transformers, measure, transformers
+from rbptrack.engine import Transformers, measure, memory
 from rbptrack.models.causal import CausalModel
 from rbptrack.models.device import set_full_precision
 from rbptrack.models.splitting import split_model
@@ -277,7 +277,7 @@ def little_memory(scale: Scale, device: str) -> Iterator[Row]:
     expected = _measure(model, corpus)[0]
     torch.cuda.empty_cache()
     ballast = torch.empty(torch.cuda.mem_get_info()[0] - 2 * 10**9, dtype=torch.uint8, device=device)
-    with TemporaryDirectory() as folder, patch.object(transformers, "free_memory", lambda device: 70 * 10**9):
+    with TemporaryDirectory() as folder, patch.object(memory, "free_memory", lambda device: 70 * 10**9):
         measurement = measure(Transformers(model, corpus, EngineConfig()), corpus, ks=(1,), folder=Path(folder))
         notes = [note for note in measurement.notes if note.startswith("out of memory")]
         yield {

@@ -1,4 +1,4 @@
-"""Runs batches through a model of transformers, and chooses the number of threads and the sizes of batches and chunks.
+"""Runs batches through a model of transformers, in one or several threads.
 
 Several threads run a small model on a CPU, each with its own batch. If all threads shared the operations of one batch,
 they would wait for each other after every small operation. A large model on a CPU, and a model on a GPU, run one batch
@@ -8,14 +8,10 @@ at a time in the calling thread. If memory runs out, the sizes are halved.
 from __future__ import annotations
 
 import logging
-import resource
-import sys
 import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -25,7 +21,14 @@ from rbptrack.base.errors import MeasurementError
 from rbptrack.config.schema import EngineConfig
 from rbptrack.engine.batches import Batch
 from rbptrack.engine.engine import Engine
-from rbptrack.models.device import free_memory, is_out_of_memory
+from rbptrack.engine.memory import (
+    MIN_CHUNK,
+    fitting_batch_tokens,
+    fitting_chunk_tokens,
+    peak_memory,
+    reset_peak_memory,
+)
+from rbptrack.models.device import is_out_of_memory
 from rbptrack.scoring import PairScorer, Scorer, Scores
 from rbptrack.scoring.cpu_reduction import compiled_cpu_reduction
 from rbptrack.scoring.reduction import Reduction
@@ -37,12 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MIN_CHUNK = 16  # tokens in a chunk; smaller chunks make the product slow and save little memory
-_MAX_CHUNK = 512
-_MAX_CHUNK_CUDA = 4096
-_LOGITS_BYTES = 80_000_000  # memory for the logits of all threads together, on a CPU
-_CPU_BATCH = 2048  # tokens in a batch; the activations of larger batches do not fit into the caches
-_CUDA_BATCH = 32_768
 _MAX_WORKERS = 4
 # From this number of logits, a CPU reduces them by C code, which saves .5 s and more. The cells of the demo have fewer:
 # their numbers do not depend on whether the machine has a compiler.
@@ -72,14 +69,14 @@ class Transformers(Engine):
         self._model = model
         longest = int(corpus.lengths.max())
         model.check_corpus(longest=longest, largest_target=int(corpus.token.max(initial=0, where=corpus.scorable)))
-        _reset_peak_memory(model.device)
+        reset_peak_memory(model.device)
         self._on_cuda = model.device.type == "cuda"
         threads = config.threads or torch.get_num_threads()
         runs_one_batch = self._on_cuda or model.is_spread or model.largest_params > _LARGE_MODEL
         self.workers = 1 if runs_one_batch else min(threads, _MAX_WORKERS)
         self._threads_per_worker = max(1, threads // self.workers)
-        self._batch_tokens = config.batch_tokens or self._fitting_batch_tokens(longest)
-        self.chunk_tokens = self._fitting_chunk_tokens(config.chunk_tokens)
+        self._batch_tokens = config.batch_tokens or fitting_batch_tokens(model, longest, self.workers)
+        self.chunk_tokens = fitting_chunk_tokens(model, config.chunk_tokens, self.workers)
         self._notes: list[str] = []
         self._max_pass_tokens = 2**62  # largest number of tokens of a forward pass; it falls if memory runs out
         self._halvings = 0  # how often a size was halved because memory ran out
@@ -110,7 +107,7 @@ class Transformers(Engine):
         The memory is the largest in use since this engine was made; on CUDA, that of torch's allocator.
         """
         results: dict[str, float] = {
-            "peak_memory_bytes": _peak_memory(self._model.device),
+            "peak_memory_bytes": peak_memory(self._model.device),
             "batch_tokens": self.batch_tokens,
             "chunk_tokens": self.chunk_tokens,
         }
@@ -188,8 +185,9 @@ class Transformers(Engine):
             scores = pair(states, self._hidden_states(reference.model, batch), batch.target_ids)
             with self._lock:
                 self._padding_mass = torch.maximum(self._padding_mass, pair.padding_mass)
-        if scorer.note and scorer.note not in self._notes:
-            self._notes.append(scorer.note)
+        with self._lock:
+            if scorer.note and scorer.note not in self._notes:
+                self._notes.append(scorer.note)
         return scores
 
     def _hidden_states(self, model: CausalModel, batch: Batch) -> Tensor:
@@ -238,7 +236,7 @@ class Transformers(Engine):
                 return  # another thread has halved a size in the meantime
             half_chunk = self.chunk_tokens // 2
             is_divisible = batch.num_sequences > 1
-            if half_chunk >= _MIN_CHUNK and (self._halvings % 2 == 0 or not is_divisible):
+            if half_chunk >= MIN_CHUNK and (self._halvings % 2 == 0 or not is_divisible):
                 self.chunk_tokens = half_chunk
                 note = f"out of memory: the head's chunk is now {half_chunk} tokens"
             elif is_divisible:
@@ -253,48 +251,3 @@ class Transformers(Engine):
             self._halvings += 1
             self._notes.append(note)
             log.warning("%s", note)
-
-    def _fitting_batch_tokens(self, longest: int) -> int:
-        """Return the number of tokens of a batch.
-
-        It is the default size of a batch, halved until the activations of all workers take at most half of the free
-        memory. It is at least `longest`, the number of tokens of the longest sequence.
-        """
-        size = _CUDA_BATCH if self._on_cuda else _CPU_BATCH
-        fitting = free_memory(self._model.device) // (2 * self.workers * self._model.activation_bytes(longest))
-        while size > max(fitting, longest):
-            size //= 2
-        return max(size, longest)
-
-    def _fitting_chunk_tokens(self, requested: int) -> int:
-        """Return the number of tokens whose logits a worker has in memory at once, at most `requested` if it is not 0.
-
-        The logits take a fixed amount of memory on a CPU, and at most an eighth of the free memory on a GPU.
-        """
-        largest = requested or (_MAX_CHUNK_CUDA if self._on_cuda else _MAX_CHUNK)
-        smallest = 1 if 0 < requested < _MIN_CHUNK else _MIN_CHUNK
-        budget = free_memory(self._model.device) // 8 if self._on_cuda else _LOGITS_BYTES // self.workers
-        return max(smallest, min(largest, budget // (4 * self._model.logits_per_token)))
-
-
-def _reset_peak_memory(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        return
-    with suppress(OSError):  # without this file, `_peak_memory` returns the peak since the process started
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def _peak_memory(device: torch.device) -> int:
-    """Return the largest memory in use since `_reset_peak_memory`, in bytes.
-
-    On CUDA it is the memory of torch's allocator, on a CPU that of the whole process.
-    """
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return 1024 * int(line.split()[1])
-    unit = 1 if sys.platform == "darwin" else 1024
-    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

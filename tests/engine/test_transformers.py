@@ -9,7 +9,7 @@ import pytest
 
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
-from rbptrack.engine import Transformers, transformers
+from rbptrack.engine import Transformers, memory
 from tests.engine.conftest import random_corpus
 
 
@@ -36,7 +36,7 @@ def test_transformers_keeps_logits_below_100_mb_for_every_vocabulary(vocab_size:
 def test_transformers_chooses_batch_tokens_by_free_memory_unless_they_are_requested(
     free_bytes: float, requested: int, expected: int, model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transformers, "free_memory", lambda device: int(free_bytes))
+    monkeypatch.setattr(memory, "free_memory", lambda device: int(free_bytes))
     runner = Transformers(model, random_corpus([100]), EngineConfig(batch_tokens=requested, threads=1))
     assert runner.batch_tokens == expected
 
