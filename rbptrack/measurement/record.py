@@ -127,7 +127,7 @@ class ReportRecord(Record):
 
     kind: Literal["report"] = "report"
     name: str
-    stored_tags: dict[str, str]
+    stored_tags: dict[str, str] = {}
     stored_params: dict[str, str] = {}
     stored_metrics: dict[str, float] = {}
     covered_run_ids: list[str] = []

@@ -16,12 +16,13 @@ from rbptrack.base.formatting import counted
 from rbptrack.console.tables import table_lines
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw
+from rbptrack.measurement.record import ReportRecord
 from rbptrack.reporting.analyses import Analysis
 from rbptrack.reporting.tables import report_metrics, table_text
 from rbptrack.reporting.templates import families_and_datasets
 from rbptrack.reporting.terminal import columns_by_importance
 from rbptrack.tracking import Store
-from rbptrack.tracking.names import PAGE_FILE, READING_FILE, Kind
+from rbptrack.tracking.names import PAGE_FILE, READING_FILE, Kind, Tag
 
 _MAX_ROWS = 40  # rows of the table in a run's description
 _MAX_WIDTH = 90  # characters in a line of that table
@@ -76,17 +77,17 @@ def save_report(
             files[_unused_file_name(name, files)] = csv
     subject = families_and_datasets(runs.frame)
     names = ", ".join(analysis.name for analysis in analyses) if len(analyses) == 1 else "report"
-    run_id = store.save(
-        Kind.SWEEP if sweep else Kind.ANALYSIS,
-        f"sweep {sweep}" if sweep else f"{names}: {subject}",
-        sweep=sweep,
-        description=describe_analysis(lead, command) if lead else markup.code_block(command),
-        params={"command": command, **_describe_runs(runs), **(params or {})},
-        metrics=report_metrics(lead.report) if lead and lead.report else None,
-        files=files,
+    params = {"command": command, **_describe_runs(runs), **(params or {})}
+    record = ReportRecord(
+        name=f"sweep {sweep}" if sweep else f"{names}: {subject}",
+        stored_tags={Tag.SWEEP: sweep},
+        stored_params={name: str(value) for name, value in params.items() if value},
+        stored_metrics=report_metrics(lead.report) if lead and lead.report else {},
         covered_run_ids=list(runs.frame["run_id"]),
         began=began or time.time() - sum(analysis.seconds for analysis in analyses),
     )
+    description = describe_analysis(lead, command) if lead else markup.code_block(command)
+    run_id = store.save(Kind.SWEEP if sweep else Kind.ANALYSIS, record, files, description)
     return store.reports.run_address(run_id) or str(store.artifact(run_id, PAGE_FILE))
 
 

@@ -7,7 +7,6 @@ import json
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from pydantic import ValidationError
 
 from rbptrack.analysis.rank_store import SCORES
 from rbptrack.analysis.runs import Runs
-from rbptrack.base.errors import BadInput, RbptrackError, unknown_name
+from rbptrack.base.errors import BadInput, unknown_name
 from rbptrack.base.validation import broken_rules
 from rbptrack.measurement.document import FINGERPRINT_TAG, TAG_PREFIX, Measurement, names_of, params_of, tags_of
 from rbptrack.measurement.files import RECORD_FILE
@@ -92,20 +91,14 @@ class Store(StoreReader):
             Tag.NOTE: describe_measurement(measurement),
             view.COLOUR: self._choose_colours([measurement.dataset])[measurement.dataset],
         }
-        run = writer.create(record.title, tags, record.began)
-        run_id: str = run.run_id
-        self.locations[run_id] = run.artifact_uri
-        files = [folder / name for name in (*sorted(record.files), RECORD_FILE)]
-        try:
+        with writer.run(record.title, tags, record.began, record.ended) as run:
+            run_id: str = run.run_id
+            self.locations[run_id] = run.artifact_uri
+            files = [folder / name for name in (*sorted(record.files), RECORD_FILE)]
             model_id = self._logged_models.find_or_create(measurement, run_id)
             writer.log_record(run_id, record, model_id)
             writer.log_inputs(run_id, measurement, model_id)
             writer.add_files(run, [*files, *pictures])
-            writer.end(run_id, "FINISHED", record.ended)
-        except BaseException:
-            with suppress(RbptrackError):  # a run that cannot be discarded now is discarded by the next delivery
-                writer.discard(run_id)
-            raise
         self.keep_copies(run_id, files)
         return run_id
 
@@ -118,14 +111,12 @@ class Store(StoreReader):
             reason: why it failed.
 
         """
-        writer = self._measurement_writer
         now = time.time()
-        with self.connection.write_lock():
-            tags = {**tags_of(description), Tag.KIND: Kind.MEASUREMENT, Tag.FAILURE: reason}
-            run_id: str = writer.create(name, tags, now).run_id
-            writer.log(run_id, params=params_of(description))
-            writer.end(run_id, "FAILED", now)
-        return run_id
+        tags = {**tags_of(description), Tag.KIND: Kind.MEASUREMENT, Tag.FAILURE: reason}
+        writer = self._measurement_writer
+        with self.connection.write_lock(), writer.run(name, tags, now, now, status="FAILED") as run:
+            writer.log(run.run_id, params=params_of(description))
+        return str(run.run_id)
 
     def relabel(self, runs: Runs, labels: Mapping[str, object]) -> list[str]:
         """Change labels of measurements, such as their family. Their numbers, fingerprints and seals stay.
@@ -174,67 +165,40 @@ class Store(StoreReader):
         return lines
 
     def save(
-        self,
-        kind: str,
-        name: str,
-        *,
-        sweep: str = "",
-        description: str = "",
-        params: Mapping[str, object] | None = None,
-        metrics: Mapping[str, float] | None = None,
-        files: Mapping[str, str | bytes] | None = None,
-        tags: Mapping[str, str] | None = None,
-        covered_run_ids: Sequence[str] = (),
-        began: float = 0.0,
+        self, kind: str, report: ReportRecord, files: Mapping[str, str | bytes] = {}, description: str = ""
     ) -> str:
         """Save a sweep, an analysis or scores as a run in the experiment of reports. Returns the ID of the run.
 
         Args:
             kind: a value of `Kind`.
-            name: the name of the run.
-            sweep: the name of the sweep that the run belongs to.
-            description: Markdown for the run's page. If the files include a page, a link to it is added.
-            params: the params of the run. Empty ones are left out.
-            metrics: the metrics of the run; all are finite.
+            report: its name, tags, params and metrics, and the measurements that it used. `runs` reads these to apply
+                the filter `sweep`. Empty tags and params are left out, and long ones are shortened. All metrics are
+                finite.
             files: the contents of the artifacts, by file name.
-            tags: additional tags.
-            covered_run_ids: the run IDs of the measurements that a sweep or analysis used. `runs` reads
-                this list to apply the filter `sweep`.
-            began: when it began, in seconds since 1970; 0 for now.
+            description: Markdown for the run's page. If the files include a page, a link to it is added.
 
         """
-        all_tags = {Tag.KIND: kind, Tag.SWEEP: sweep, **(tags or {})}
-        contents = dict(files or {})
-        if covered_run_ids:
-            all_tags[Tag.COVERS] = str(len(covered_run_ids))
-        stored_tags = {tag: shorten(value) for tag, value in all_tags.items() if value}
-        stored_params = {
-            param: shorten(str(value), MAX_PARAM_LENGTH) for param, value in (params or {}).items() if value
-        }
+        tags = {Tag.KIND: kind, **report.stored_tags}
+        if report.covered_run_ids:
+            tags[Tag.COVERS] = str(len(report.covered_run_ids))
+        report.stored_tags = {tag: shorten(value) for tag, value in tags.items() if value}
+        params = report.stored_params.items()
+        report.stored_params = {param: shorten(value, MAX_PARAM_LENGTH) for param, value in params if value}
         writer = self._report_writer
         with self.connection.write_lock(), tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
-            for file, content in contents.items():
+            for file, content in files.items():
                 (folder / file).write_bytes(content.encode() if isinstance(content, str) else content)
-            record = ReportRecord(
-                name=name,
-                stored_tags=stored_tags,
-                stored_params=stored_params,
-                stored_metrics=dict(metrics or {}),
-                covered_run_ids=list(covered_run_ids),
-                began=began or time.time(),
-                ended=time.time(),
-            )
-            seal = record.write(folder)
+            seal = report.write(folder)
             writer.discard_unfinished(self.reports.search("attributes.status = 'RUNNING'"))
-            run = writer.create(name, stored_tags | {Tag.SEAL: seal}, record.began)
-            run_id: str = run.run_id
-            if PAGE_FILE in contents:
-                page = f"#/experiments/{run.experiment_id}/runs/{run_id}/artifacts/{PAGE_FILE}"
-                description = f"[Page with figures]({page})\n\n{description}"
-            writer.add_files(run, [folder / file for file in (*contents, RECORD_FILE)])
-            writer.log(run_id, params=stored_params, metrics=metrics, tags={Tag.NOTE: description})
-            writer.end(run_id, "FINISHED", record.ended)
+            with writer.run(report.name, report.stored_tags | {Tag.SEAL: seal}, report.began, report.ended) as run:
+                run_id: str = run.run_id
+                if PAGE_FILE in files:
+                    page = f"#/experiments/{run.experiment_id}/runs/{run_id}/artifacts/{PAGE_FILE}"
+                    description = f"[Page with figures]({page})\n\n{description}"
+                writer.add_files(run, [folder / file for file in (*files, RECORD_FILE)])
+                tags = {Tag.NOTE: description}
+                writer.log(run_id, params=report.stored_params, metrics=report.stored_metrics, tags=tags)
         self.locations[run_id] = run.artifact_uri
         return run_id
 
@@ -254,8 +218,8 @@ class Store(StoreReader):
         earlier = self.scores()
         if len(scores.merge(earlier.astype(str))) == len(scores):
             return None
-        tags = {Tag.IMPORTED_FROM: file_name}
-        self.save(Kind.SCORES, f"scores {file_name}", files={SCORES_FILE: content}, tags=tags)
+        report = ReportRecord(name=f"scores {file_name}", stored_tags={Tag.IMPORTED_FROM: file_name})
+        self.save(Kind.SCORES, report, {SCORES_FILE: content})
         return earlier
 
     def save_view(self) -> str:

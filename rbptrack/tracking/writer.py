@@ -5,12 +5,13 @@ from __future__ import annotations
 import getpass
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbptrack.base.errors import StoreRefuses
+from rbptrack.base.errors import RbptrackError, StoreRefuses
 from rbptrack.base.files import sync, sync_tree
 from rbptrack.base.secrets import without_password
 from rbptrack.measurement.document import Measurement
@@ -42,15 +43,31 @@ class RunWriter:
         self._experiment = experiment
         self._connection = experiment.connection
 
-    def create(self, name: str, tags: Mapping[str, str], began: float) -> RunInfo:
-        """Begin a run.
+    @contextmanager
+    def run(
+        self, name: str, tags: Mapping[str, str], began: float, ended: float, status: str = "FINISHED"
+    ) -> Iterator[RunInfo]:
+        """Create a run for a block that logs its content, and end it. If the block fails, the run is discarded.
 
         Args:
             name: the name of the run.
-            tags: the tags. Empty tags are left out, and long ones are shortened to the length that MLflow keeps.
+            tags: the tags of the run, as in `create`.
             began: when the run began, in seconds since 1970.
+            ended: when it ended, in seconds since 1970.
+            status: the status after the block: FINISHED or FAILED.
 
         """
+        run = self.create(name, tags, began)
+        try:
+            yield run
+            self.end(run.run_id, status, ended)
+        except BaseException:
+            with suppress(RbptrackError):  # the process that writes next discards it (`discard_unfinished`)
+                self.discard(run.run_id)
+            raise
+
+    def create(self, name: str, tags: Mapping[str, str], began: float) -> RunInfo:
+        """Begin a run. Empty tags are left out, and long ones are shortened to the length that MLflow keeps."""
         experiment_id = self._experiment.find_or_create()
         all_tags = {
             "mlflow.user": _user_name(),
@@ -140,10 +157,7 @@ class RunWriter:
                 self._connection.client.log_inputs(run_id, datasets, models)
 
     def add_files(self, run: RunInfo, paths: Sequence[Path]) -> None:
-        """Log files as artifacts. If the store keeps artifacts on this machine, wait until they are on the disk.
-
-        Call this method before `end`, because a FINISHED run must have all its files.
-        """
+        """Log files as artifacts. If the store keeps artifacts on this machine, wait until they are on the disk."""
         repository = artifact_repository(run.artifact_uri, self._connection)
         with self._connection.translated_errors():
             with ThreadPoolExecutor(PARALLEL) as pool:

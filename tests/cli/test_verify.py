@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rbptrack.measurement.record import ReportRecord
 from rbptrack.tracking import Store
 from tests.conftest import RunCommand
 
@@ -80,7 +81,8 @@ def saved_sweep(imported_store: Store) -> tuple[Store, str]:
         the store, and the ID of the sweep's run.
 
     """
-    run_id = imported_store.save("sweep", "s", sweep="first", files={"report.html": "<p>"}, covered_run_ids=["0" * 32])
+    record = ReportRecord(name="s", stored_tags={"rbptrack.sweep": "first"}, covered_run_ids=["0" * 32])
+    run_id = imported_store.save("sweep", record, {"report.html": "<p>"})
     return imported_store, run_id
 
 

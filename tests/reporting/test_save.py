@@ -13,6 +13,7 @@ import pytest
 from rbptrack.analysis import Report, Runs, Term
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.figures import charts
+from rbptrack.measurement.record import ReportRecord
 from rbptrack.reporting import Analysis, print_report, print_summary, save_figures, save_report
 from rbptrack.stats import Estimate
 
@@ -23,8 +24,8 @@ class MemoryStore:
     def __init__(self) -> None:
         self.saved: list[dict[str, Any]] = []
 
-    def save(self, kind: str, name: str, **arguments: Any) -> str:
-        self.saved.append({"kind": kind, "name": name, **arguments})
+    def save(self, kind: str, report: ReportRecord, files: dict[str, str], description: str) -> str:
+        self.saved.append({"kind": kind, "report": report, "files": files, "description": description})
         return str(len(self.saved))
 
     @property
@@ -66,11 +67,12 @@ def test_save_report_saves_one_run_with_the_first_results_as_metrics(runs: Runs,
     store = MemoryStore()
     save_report(store, runs, analyses, "<p>", command="rbptrack report")
     (saved,) = store.saved
-    assert (saved["kind"], saved["name"]) == ("analysis", "report: pythia on wiki")
-    assert saved["params"]["families"] == "pythia"
-    assert (saved["params"]["smallest_S"], saved["params"]["measurements"]) == (100, 1)
-    assert saved["metrics"]["alpha/pythia/wiki/rbp_1/1e:2b06"] == 0.25  # S = 1e+06 is escaped as 1e:2b06
-    assert saved["covered_run_ids"] == ["a1"]
+    report = saved["report"]
+    assert (saved["kind"], report.name) == ("analysis", "report: pythia on wiki")
+    assert report.stored_params["families"] == "pythia"
+    assert (report.stored_params["smallest_S"], report.stored_params["measurements"]) == ("100", "1")
+    assert report.stored_metrics["alpha/pythia/wiki/rbp_1/1e:2b06"] == 0.25  # S = 1e+06 is escaped as 1e:2b06
+    assert report.covered_run_ids == ["a1"]
 
 
 def test_save_report_saves_tables_and_the_page_as_files(runs: Runs, analyses: list[Analysis]) -> None:

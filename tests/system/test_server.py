@@ -21,7 +21,7 @@ from rbptrack.analysis.filters import Filters
 from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
 from rbptrack.config.compose import compose_cells, read_words
 from rbptrack.config.schema import Config
-from rbptrack.measurement.record import MeasurementRecord, read_measurement
+from rbptrack.measurement.record import MeasurementRecord, ReportRecord, read_measurement
 from rbptrack.sweep import sweep
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.writer import RunWriter
@@ -82,7 +82,8 @@ def test_report_saved_on_server_can_be_read_and_names_its_sweep(
 ) -> None:
     store = Store(server.uri, "reports")
     run_id = Outbox(store).deliver(write_cell(documents=60, groups=20))
-    report_id = store.save("sweep", "first", sweep="first", files={"report.html": "<p>"}, covered_run_ids=[run_id])
+    record = ReportRecord(name="first", stored_tags={"rbptrack.sweep": "first"}, covered_run_ids=[run_id])
+    report_id = store.save("sweep", record, {"report.html": "<p>"})
     store.save_view()
     assert store.artifact(report_id, "report.html").read_text() == "<p>"
     assert store.runs(Filters(sweep=["first"]))["run_id"].tolist() == [run_id]

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,16 @@ from rbptrack.analysis.filters import Filters
 from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
 from rbptrack.config.schema import Dtype
-from rbptrack.measurement.record import read_measurement
+from rbptrack.measurement.record import ReportRecord, read_measurement
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Outbox, Store
 from tests.conftest import block_reading
 from tests.store_fixtures import WriteCell
+
+
+def sweep_of(run_ids: Sequence[str]) -> ReportRecord:
+    """Return the record of the sweep "second", which used measurements."""
+    return ReportRecord(name="second", stored_tags={"rbptrack.sweep": "second"}, covered_run_ids=list(run_ids))
 
 
 def test_runs_are_ordered_by_size(store: Store, write_cell: WriteCell) -> None:
@@ -112,7 +117,7 @@ def test_runs_of_a_sweep_are_those_that_it_measured_or_reused(store: Store, writ
     reused = Outbox(store).deliver(write_cell(1000, sweep="first"))
     measured = Outbox(store).deliver(write_cell(2000, sweep="second"))
     assert store.runs(Filters(sweep=["second"]))["run_id"].tolist() == [measured]
-    store.save("sweep", "second", sweep="second", covered_run_ids=[reused, measured])
+    store.save("sweep", sweep_of([reused, measured]))
     assert store.runs(Filters(sweep=["sec*"]))["run_id"].tolist() == [reused, measured]
     assert store.runs(Filters(sweep=["first"]))["run_id"].tolist() == [reused]
 
@@ -273,7 +278,7 @@ def test_damaged_scores_are_refused_and_kept(damage: str, store: Store) -> None:
 @pytest.mark.parametrize("score", ["text", "", "nan", "1e400"])
 def test_scores_that_are_not_finite_numbers_are_refused(score: str, store: Store) -> None:
     content = f"model,revision,task,score,n\na,,arc,{score},1\n"
-    store.save("scores", "scores", files={"scores.csv": content})
+    store.save("scores", ReportRecord(name="scores"), {"scores.csv": content})
     with pytest.raises(MissingArtifact):
         store.scores()
 
@@ -293,7 +298,7 @@ def test_a_damaged_list_of_the_measurements_of_a_sweep_is_refused_and_reported(
     damage: str, store: Store, write_cell: WriteCell
 ) -> None:
     reused = Outbox(store).deliver(write_cell(1000, sweep="first"))
-    sweep = store.save("sweep", "second", sweep="second", covered_run_ids=[reused])
+    sweep = store.save("sweep", sweep_of([reused]))
     KINDS_OF_DAMAGE[damage](store.artifact(sweep, "record.json"))
     with pytest.raises(RbptrackError):
         store.runs(Filters(sweep=["second"]))

@@ -13,7 +13,7 @@ import pytest
 from mlflow import MlflowClient
 
 from rbptrack.base.errors import BadInput
-from rbptrack.measurement.record import read_measurement
+from rbptrack.measurement.record import ReportRecord, read_measurement
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.writer import RunWriter
 from tests.store_fixtures import WriteCell
@@ -70,7 +70,7 @@ def test_interrupt_during_creation_of_the_database_leaves_no_file(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("rbptrack.base.files.sync", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        Store().save("analysis", "first")
+        Store().save("analysis", ReportRecord(name="first"))
     assert not (tmp_path / "mlflow.db").exists()
 
 
@@ -121,16 +121,14 @@ def test_store_of_a_folder_with_an_old_file_store_must_be_named(
 
 def test_save_writes_a_finished_run_into_the_experiment_of_reports(store: Store, write_cell: WriteCell) -> None:
     measurement = Outbox(store).deliver(write_cell())
-    report = store.save(
-        "sweep",
-        "first",
-        sweep="first",
-        description="It improves.",
-        metrics={"alpha/nano/wiki/rbp_10": 0.2},
-        files={"report.html": "<p>", "figure.png": b"\x89PNG"},
+    record = ReportRecord(
+        name="first",
+        stored_tags={"rbptrack.sweep": "first"},
+        stored_metrics={"alpha/nano/wiki/rbp_10": 0.2},
         covered_run_ids=[measurement],
         began=1000.5,
     )
+    report = store.save("sweep", record, {"report.html": "<p>", "figure.png": b"\x89PNG"}, "It improves.")
     assert [run.info.run_id for run in runs_in(store)] == [measurement]
     (run,) = runs_in(store, "rbptrack-reports")
     assert (run.info.run_id, run.info.status, run.info.start_time) == (report, "FINISHED", 1000500)
@@ -139,14 +137,17 @@ def test_save_writes_a_finished_run_into_the_experiment_of_reports(store: Store,
     assert store.artifact(report, "report.html").read_text() == "<p>"
 
 
-def test_save_deletes_an_unfinished_report_of_an_interrupted_save(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_save_deletes_its_report_if_it_is_interrupted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(RunWriter, "end", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            store.save("analysis", "first")
-    store.save("analysis", "second")
+            store.save("analysis", ReportRecord(name="first"))
+    assert list(runs_in(store, "rbptrack-reports")) == []
+
+
+def test_save_deletes_an_unfinished_report_of_a_process_that_has_ended(store: Store) -> None:
+    RunWriter(store.reports).create("report", {}, time.time())
+    store.save("analysis", ReportRecord(name="second"))
     (run,) = runs_in(store, "rbptrack-reports")
     assert (run.info.run_name, run.info.status) == ("second", "FINISHED")
 
@@ -155,12 +156,12 @@ def test_save_leaves_unfinished_reports_of_other_folders(store: Store) -> None:
     other = Store()
     other.connection.lock_name = "another machine:/home/ann/mlruns"
     unfinished = RunWriter(other.reports).create("report", {}, time.time()).run_id
-    store.save("analysis", "ours")
+    store.save("analysis", ReportRecord(name="ours"))
     assert unfinished in {run.info.run_id for run in runs_in(store, "rbptrack-reports")}
 
 
 def test_save_shortens_a_long_description(store: Store) -> None:
-    store.save("analysis", "long", description="x" * 20_000)
+    store.save("analysis", ReportRecord(name="long"), description="x" * 20_000)
     (run,) = runs_in(store, "rbptrack-reports")
     assert run.data.tags["mlflow.note.content"].endswith("...")
 
@@ -210,7 +211,7 @@ def test_store_works_in_a_folder_whose_name_has_special_characters(
     assert store.runs()["run_id"].tolist() == [run_id]
     assert store.artifact(run_id, "ranks.parquet").is_relative_to(folder)
     assert list(store.verify()) == []
-    store.save("analysis", "report", files={"report.html": "<p>"})
+    store.save("analysis", ReportRecord(name="report"), {"report.html": "<p>"})
     assert [path.name for path in (tmp_path / "above").iterdir()] == [folder_name]
     assert database.is_file()
 

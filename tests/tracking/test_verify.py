@@ -17,7 +17,7 @@ import pytest
 from rbptrack.base.errors import BadInput
 from rbptrack.measurement.build import faults_of_ranks
 from rbptrack.measurement.document import Measurement
-from rbptrack.measurement.record import read_measurement
+from rbptrack.measurement.record import ReportRecord, read_measurement
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.tracking import Outbox, Store, verify
 from tests.conftest import block_reading
@@ -109,7 +109,13 @@ def sweep_and_measurement(store: Store, write_cell: WriteCell) -> tuple[str, str
     measurement = Outbox(store).deliver(write_cell())
     scores = pd.DataFrame({"model": ["nano"], "revision": [""], "task": ["arc"], "score": [0.5], "n": [9.0]})
     files = {"report.html": "<p>", "scores.csv": scores.to_csv(index=False)}
-    sweep = store.save("sweep", "s", sweep="first", metrics={"alpha": 0.1}, files=files, covered_run_ids=[measurement])
+    record = ReportRecord(
+        name="s",
+        stored_tags={"rbptrack.sweep": "first"},
+        stored_metrics={"alpha": 0.1},
+        covered_run_ids=[measurement],
+    )
+    sweep = store.save("sweep", record, files)
     assert list(store.verify()) == []
     return sweep, measurement
 
