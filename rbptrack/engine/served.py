@@ -25,7 +25,7 @@ from rbptrack.engine.engine import Engine, EngineFailed
 from rbptrack.ranks import FloatArray, IntArray
 from rbptrack.scoring import Scores
 from rbptrack.sources.server import ServedModel, identify
-from rbptrack.sources.server_answers import check_answer
+from rbptrack.sources.server_answers import read_answer
 from rbptrack.sources.server_connection import Connection
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Served(Engine):
                 "server answers. Give the address of one server"
             )
         try:
-            rank, logprob = check_answer(response, request.ids, self._vocab_size)
+            rank, logprob = read_answer(response, request.ids, self._vocab_size)
         except BadInput as error:
             document = self._corpus.document_ids[self._corpus.document[request.first_target]]
             raise BadInput(f"{connection.address}, in document {document}: {error}") from error

@@ -73,15 +73,6 @@ def model_class(config: Any) -> Any:
     return transformers.AutoModelForCausalLM
 
 
-def _code_of(config: Any) -> list[type]:
-    """Return the classes of transformers that build the model of a config and its text decoder."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
-
-    mappings: tuple[Any, ...] = (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING)
-    kinds = {type(config), type(text_config(config))}
-    return [mapping[kind] for mapping in mappings for kind in kinds if kind in mapping]
-
-
 def max_sequence_length(config: Any) -> int | None:
     """Return the maximum length of a sequence in tokens. Return None if the config sets no limit.
 
@@ -95,3 +86,12 @@ def max_sequence_length(config: Any) -> int | None:
         if isinstance(rules, dict) and rules.get("rope_type") == "longrope":
             limits.append(rules.get("original_max_position_embeddings") or text.original_max_position_embeddings)
     return min((int(limit) for limit in limits if limit and int(limit) > 0), default=None)
+
+
+def _code_of(config: Any) -> list[type]:
+    """Return the classes of transformers that build the model of a config and its text decoder."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+
+    mappings: tuple[Any, ...] = (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING)
+    kinds = {type(config), type(text_config(config))}
+    return [mapping[kind] for mapping in mappings for kind in kinds if kind in mapping]

@@ -19,7 +19,7 @@ from rbptrack.base.errors import BadInput, shortened_list
 from rbptrack.base.secrets import without_password
 from rbptrack.config.paths import user_path
 from rbptrack.config.schema import Dtype, EngineConfig, ModelConfig
-from rbptrack.sources.server_answers import MALFORMED, PROBE_ENTRIES, check_answer, find_head_dtype
+from rbptrack.sources.server_answers import MALFORMED, PROBE_ENTRIES, find_head_dtype, read_answer
 from rbptrack.sources.server_connection import MAX_TEXT, ONLY_VLLM, Connection, RefusedOptions, shown
 
 _PROBE_TOKENS = 64
@@ -180,10 +180,10 @@ def _probe(connection: Connection, name: str, vocab_size: int, max_length: int, 
     # Rows of padding and placeholders of images have the largest ids.
     prompts = [[generator.randrange(max(1, vocab_size // 2)) for _ in range(length)] for _ in range(4)]
     alone = connection.ask(name, prompts[0], deadline=deadline)
-    _, expected = check_answer(alone, prompts[0], vocab_size)
+    _, expected = read_answer(alone, prompts[0], vocab_size)
     with ThreadPoolExecutor(len(prompts)) as pool:
         answers = list(pool.map(lambda ids: connection.ask(name, ids, deadline=deadline), prompts))
-    checked = [check_answer(answer, ids, vocab_size) for answer, ids in zip(answers, prompts, strict=True)]
+    checked = [read_answer(answer, ids, vocab_size) for answer, ids in zip(answers, prompts, strict=True)]
     difference = float(np.abs(checked[0][1] - expected).mean())
     if difference > _MAX_MEAN_DIFFERENCE:
         raise BadInput(
@@ -195,7 +195,7 @@ def _probe(connection: Connection, name: str, vocab_size: int, max_length: int, 
         entries = connection.ask(name, prompts[0], entries=PROBE_ENTRIES, deadline=deadline)
     except RefusedOptions:  # the server allows fewer entries (--max-logprobs)
         return "unknown", configuration
-    check_answer(entries, prompts[0], vocab_size)
+    read_answer(entries, prompts[0], vocab_size)
     try:
         return find_head_dtype(entries), configuration
     except MALFORMED as error:

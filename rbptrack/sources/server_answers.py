@@ -23,7 +23,7 @@ _MANY_TIES = 0.08  # shares of entries that equal another entry: about .2 in bfl
 _FEW_TIES = 0.01
 
 
-def check_answer(response: Mapping[str, Any], ids: Sequence[int], vocab_size: int) -> tuple[IntArray, FloatArray]:
+def read_answer(response: Mapping[str, Any], ids: Sequence[int], vocab_size: int) -> tuple[IntArray, FloatArray]:
     """Return the ranks and log-probabilities of the tokens that a prompt predicts: all but its first.
 
     Args:
