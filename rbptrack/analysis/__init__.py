@@ -29,7 +29,6 @@ from rbptrack.analysis.model_names import canonical_name, hub_id, plain_name
 from rbptrack.analysis.pairs import (
     CHANGES_GLOSSARY,
     add_changes,
-    clip_share,
     compare_runs,
     pair_name,
     same_tokens,
@@ -38,7 +37,7 @@ from rbptrack.analysis.pairs import (
 )
 from rbptrack.analysis.plugin import Analyzer, Exporter
 from rbptrack.analysis.rank_store import SCORES, Unreadable, WithoutRanks
-from rbptrack.analysis.report import Glossary, Report, Term
+from rbptrack.analysis.report import Glossary, Report, Term, clip_share
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError, shortened_list
 from rbptrack.base.escape import file_part

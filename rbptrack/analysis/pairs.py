@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rbptrack.analysis.rank_store import Unreadable
-from rbptrack.analysis.report import Report, Term
+from rbptrack.analysis.report import Report, Term, clip_share
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import character_spans, counted, format_number
@@ -257,8 +257,3 @@ def named_units(runs: Runs, first: pd.Series[Any], changes: Changes) -> tuple[st
         return "document", changes.a.document
     in_order_of_counts = dict.fromkeys(runs.groups(first))  # counts of groups are sorted by their first documents
     return "group", np.array(list(in_order_of_counts))
-
-
-def clip_share(value: float) -> float:
-    """Clip a number, such as the end of an interval of a share, to the range 0 to 1."""
-    return min(max(value, 0.0), 1.0)

@@ -189,7 +189,8 @@ class Report:
             ends: the ends of an interval of another kind, such as a profile interval, on the scale that is shown. The
                 report shows these ends. The verdict still uses the interval of the estimate.
             beside: further numbers of the row, such as R2.
-            show: a monotonic function from the estimate's scale to the scale that is shown, such as `numpy.expm1`.
+            show: a monotonic function from the estimate's scale to the scale that is shown, such as `numpy.expm1` or
+                `clip_share`.
             primary: whether the row is about the metric that the headline names. Primary rows of a question are tested
                 together, and so are its other rows.
             documents: the name of the documents that the estimate was computed from; the dataset by default. Tests of
@@ -432,3 +433,8 @@ def key_text(name: str, value: Any) -> str:
     if value == "ce" or parse_rbp_name(value) is not None:
         return metric_label(value)
     return str(value).replace("_", " ")
+
+
+def clip_share(value: float) -> float:
+    """Clip a number, such as the end of an interval of a share, to the range 0 to 1."""
+    return min(max(value, 0.0), 1.0)
