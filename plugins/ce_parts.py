@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -70,14 +70,11 @@ class PartSums(DocumentSums):
     """
 
     SUMMED = ("sums",)
+    TOTALS = ("miller_madow", "runs")
 
     sums: FloatArray
     miller_madow: float
     runs: int = 1
-
-    def __add__(self, other: Self) -> Self:
-        added = super().__add__(other)
-        return replace(added, miller_madow=self.miller_madow + other.miller_madow, runs=self.runs + other.runs)
 
 
 def decompose(histogram: RankHistogram) -> FloatArray:

@@ -16,9 +16,9 @@ a measured RBP_k and that of the distribution.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import altair as alt
 import numpy as np
@@ -67,7 +67,7 @@ ZERO_GAMMA = 1e-9
 
 
 @dataclass(frozen=True)
-class RankSums(DocumentSums):
+class LogRankSums(DocumentSums):
     """The sums by document from which beta and gamma are computed.
 
     Attributes:
@@ -77,15 +77,13 @@ class RankSums(DocumentSums):
     """
 
     SUMMED = ("sums",)
+    TOTALS = ("histogram",)
 
     sums: FloatArray
     histogram: RankHistogram
 
-    def __add__(self, other: Self) -> Self:
-        return replace(super().__add__(other), histogram=self.histogram + other.histogram)
 
-
-def rank_sums(pieces: Iterable[RankTable], histogram: RankHistogram) -> RankSums:
+def rank_sums(pieces: Iterable[RankTable], histogram: RankHistogram) -> LogRankSums:
     """Compute the sums by document of one run.
 
     Args:
@@ -98,7 +96,7 @@ def rank_sums(pieces: Iterable[RankTable], histogram: RankHistogram) -> RankSums
         ln_rank = np.log(np.arange(1, piece.vocab_size + 1))[piece.rank - 1]
         columns = [piece.sum_by_document(), piece.sum_by_document(ln_rank), piece.sum_by_document(ln_rank**2)]
         rows.append(np.column_stack(columns))
-    return RankSums(np.concatenate(rows), histogram)
+    return LogRankSums(np.concatenate(rows), histogram)
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ class Fitted:
 
     """
 
-    counts: RankSums
+    counts: LogRankSums
     exponents: FloatArray
     information: FloatArray
     lognormal: FloatArray | None
@@ -231,7 +229,7 @@ def maximum_likelihood(means: FloatArray, vocab_size: int) -> tuple[FloatArray, 
     return exponents, hessian(exponents), distribution(*exponents)[0]
 
 
-def fit_ranks(counts: RankSums) -> Fitted:
+def fit_ranks(counts: LogRankSums) -> Fitted:
     """Fit a lognormal and Zipf's law by maximum likelihood to all ranks of one size."""
     sums = counts.sums.sum(axis=0)
     means = sums[1:] / sums[0]
@@ -293,7 +291,7 @@ class Lognormal(Analyzer):
         most_documents = 0  # of a measurement
         distributions = []
 
-        def load(family: Family, run_id: str) -> RankSums:
+        def load(family: Family, run_id: str) -> LogRankSums:
             return rank_sums(runs.rank_pieces(run_id, ["document", "rank"]), runs.histogram(run_id))
 
         reading = read_families(runs, load)

@@ -35,25 +35,29 @@ class DocumentSums:
     Attributes:
         SUMMED: names of the arrays that hold sums.
         LABELS: names of the arrays that describe the documents. They are not added.
+        TOTALS: names of values over all documents of a run. They are added, too.
 
     """
 
     SUMMED: ClassVar[tuple[str, ...]]
     LABELS: ClassVar[tuple[str, ...]] = ()
+    TOTALS: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
-        """Join sums of different documents. The documents keep the order of the parts."""
+        """Join sums of different documents. The documents keep the order of the parts.
+
+        Raises TypeError if the sums have totals over all documents, because a part does not have those.
+        """
+        if cls.TOTALS:
+            raise TypeError(f"{cls.__name__} has totals over all documents, so its parts cannot be joined")
         names = (*cls.LABELS, *cls.SUMMED)
         return parts[0]._replace({name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
     def __add__(self, other: Self) -> Self:
         """Add the sums of two runs over the same documents."""
-        return self._replace({name: getattr(self, name) + getattr(other, name) for name in self.SUMMED})
-
-    def take(self, documents: npt.NDArray[Any]) -> Self:
-        """Return the sums of some documents, which are given by their indices or by a boolean mask (documents,)."""
-        return self._replace({name: getattr(self, name)[documents] for name in (*self.LABELS, *self.SUMMED)})
+        names = (*self.SUMMED, *self.TOTALS)
+        return self._replace({name: getattr(self, name) + getattr(other, name) for name in names})
 
     def in_groups(self, groups: Sequence[Any]) -> Self:
         """Return sums by group instead of by document, for the group of each document (documents,).
@@ -102,6 +106,10 @@ class DocumentCounts(DocumentSums):
         """Return a copy with the hits at some of the k only, in the order of `ks`."""
         column = {k: i for i, k in enumerate(self.ks)}
         return replace(self, ks=tuple(ks), hits=self.hits[:, [column[k] for k in ks]])
+
+    def take(self, documents: npt.NDArray[Any]) -> DocumentCounts:
+        """Return the sums of some documents, which are given by their indices or by a boolean mask (documents,)."""
+        return self._replace({name: getattr(self, name)[documents] for name in (*self.LABELS, *self.SUMMED)})
 
     def in_groups(self, groups: Sequence[Any]) -> DocumentCounts:
         """Return sums by group, for the group of each row (documents,). Intervals then treat groups as independent."""

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from plugins.lognormal import Lognormal, RankSums, fit_ranks, largest_difference, maximum_likelihood
+from plugins.lognormal import Lognormal, LogRankSums, fit_ranks, largest_difference, maximum_likelihood
 from rbptrack.analysis import Report, Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks
@@ -36,11 +36,11 @@ def lognormal_ranks(beta: float, gamma: float, *, documents: int = 200, seed: in
     return rank_table(ranks, documents=documents, vocab_size=V)
 
 
-def rank_sums(table: RankTable, *, documents: int) -> RankSums:
+def rank_sums(table: RankTable, *, documents: int) -> LogRankSums:
     """Return the sums over documents of equal length: tokens, ln R and (ln R)^2."""
     log = np.log(table.rank).reshape(documents, -1)
     sums = np.column_stack([np.full(documents, log.shape[1]), log.sum(axis=1), (log**2).sum(axis=1)])
-    return RankSums(sums, table.histogram())
+    return LogRankSums(sums, table.histogram())
 
 
 @pytest.mark.parametrize(("beta", "gamma"), [(0.5, 0.05), (1.2, 0.0), (1.5, -0.02), (-1.0, 0.4)])
@@ -51,6 +51,14 @@ def test_maximum_likelihood_recovers_parameters_from_exact_means(beta: float, ga
     np.testing.assert_allclose(exponents, [beta, gamma], atol=1e-9)
     np.testing.assert_allclose(np.exp(log_pmf), p, rtol=1e-9)
     assert information[0, 0] == pytest.approx(p @ log**2 - (p @ log) ** 2)
+
+
+def test_log_rank_sums_add_their_histograms_and_cannot_be_joined() -> None:
+    """A histogram is that of all documents, so joined sums would have the histogram of one part."""
+    sums = rank_sums(lognormal_ranks(1.0, 0.1, documents=2), documents=2)
+    assert (sums + sums).histogram.num_tokens == 2 * sums.histogram.num_tokens
+    with pytest.raises(TypeError):
+        LogRankSums.concatenate([sums, sums])
 
 
 def test_maximum_likelihood_of_one_mean_recovers_exponent_of_zipfs_law() -> None:
