@@ -29,8 +29,8 @@ from plugins.importers.scores.settings import SETTINGS, Names
 from rbptrack.analysis import SCORES, ImportedMeasurement, ImportedScore, ImportNote
 from rbptrack.analysis.plugin import Plugin, plugin_options
 from rbptrack.analysis.testing import PUBLIC
+from rbptrack.base.names import natural_key
 from rbptrack.cli.app import app
-from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import CellConfig, Config
 from rbptrack.discovery import ANALYZERS, EXPORTERS, IMPORTERS, PluginKind, find_plugins
 from rbptrack.measurement.columns import COLUMN_PARTS, DTYPE_BY_COLUMN, OF_RUN

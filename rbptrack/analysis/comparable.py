@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from rbptrack.base.formatting import counted, listed
-from rbptrack.config.patterns import natural_key
+from rbptrack.base.names import natural_key
 from rbptrack.measurement.columns import (
     COLUMN_PARTS,
     LAW_COLUMNS,

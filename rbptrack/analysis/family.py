@@ -33,7 +33,7 @@ from rbptrack.analysis.rank_reader import whole_ks
 from rbptrack.analysis.rank_store import Unreadable, WithoutRanks
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.formatting import compact, counted, listed
-from rbptrack.config.patterns import natural_key
+from rbptrack.base.names import natural_key
 from rbptrack.measurement.columns import COLUMN_PARTS, LAW_COLUMNS
 from rbptrack.measurement.parts import Subject
 from rbptrack.ranks import DocumentCounts, FloatArray, MissingColumn, rbp_ks

@@ -9,7 +9,7 @@ import pandas as pd
 
 from rbptrack.base.errors import BadInput, shortened_list, suggestion
 from rbptrack.base.expression import rows_that_pass
-from rbptrack.config.patterns import matches_patterns
+from rbptrack.base.names import matches_patterns
 
 
 @dataclass(frozen=True)

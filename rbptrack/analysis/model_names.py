@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rbptrack.config.patterns import separate_size
+from rbptrack.base.names import separate_size
 
 _HUB_CACHE_PATH = re.compile(r"models--(?P<repo>[^/]+)(?:/snapshots/(?P<commit>[0-9a-f]{7,64}))?(?:/|$)")
 _PATH_BEGINNINGS = ("/", "./", "../", "~")

@@ -27,9 +27,9 @@ from pydantic import BaseModel, ConfigDict, Secret, SecretBytes, SecretStr, Vali
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, first_line, unknown_name
+from rbptrack.base.names import split_list
 from rbptrack.base.secrets import MIN_SECRET_LENGTH, declare_secret, is_secret, without_password
 from rbptrack.base.validation import broken_rules, format_value
-from rbptrack.config.patterns import split_list
 
 
 class Plugin(BaseModel, ABC):

@@ -16,7 +16,7 @@ from rbptrack.analysis.rank_reader import RankReader, check_columns, whole_ks
 from rbptrack.analysis.rank_store import RankStore, Unreadable, WithoutRanks
 from rbptrack.base.errors import BadInput, shortened_list, unknown_name
 from rbptrack.base.formatting import counted, readable_text
-from rbptrack.config.patterns import natural_key
+from rbptrack.base.names import natural_key
 from rbptrack.measurement.columns import COLUMN_PARTS, DISTINGUISHING_COLUMNS, DTYPE_BY_COLUMN
 from rbptrack.ranks import HEADLINE_KS, DocumentCounts, RankHistogram, RankTable, is_rbp_column, rbp_name
 from rbptrack.ranks.words import word_surprisal

@@ -18,9 +18,9 @@ import typer
 
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import describe_kind
+from rbptrack.base.names import split_list
 from rbptrack.base.secrets import without_password
 from rbptrack.cli import completion
-from rbptrack.config.patterns import split_list
 from rbptrack.console.output import print_problem
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import typer
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import compact_bytes, counted, short_path
+from rbptrack.base.names import split_list
 from rbptrack.cli.options import (
     NO_VALUES,
     Experiment,
@@ -21,7 +22,6 @@ from rbptrack.cli.options import (
     list_option,
     page_option,
 )
-from rbptrack.config.patterns import split_list
 from rbptrack.console.output import command_line, open_in_browser, print_text
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from rbptrack.base.errors import unknown_name
 from rbptrack.base.formatting import compact
-from rbptrack.config.patterns import natural_key
+from rbptrack.base.names import natural_key
 from rbptrack.ranks.names import HEADLINE_KS, is_rbp_column, metric_label, rbp_ks, rbp_name, se_name
 from rbptrack.stats.documents import MIN_UNITS
 

@@ -9,16 +9,10 @@ from pathlib import Path
 import yaml
 
 from rbptrack.base.errors import BadInput, first_line, nearest
+from rbptrack.base.names import natural_key
 from rbptrack.config.computed_values import base_name
 from rbptrack.config.paths import config_folders, user_path
-from rbptrack.config.patterns import (
-    GROUP_BY_KEY,
-    is_pattern,
-    natural_key,
-    no_match_error,
-    select_names,
-    sizes_by_family,
-)
+from rbptrack.config.patterns import GROUP_BY_KEY, is_pattern, no_match_error, select_names, sizes_by_family
 from rbptrack.config.registration import add_config
 from rbptrack.config.yaml_texts import refuse_altered_texts
 

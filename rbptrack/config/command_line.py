@@ -12,13 +12,14 @@ from typing import get_origin
 from hydra.core.override_parser.types import Glob
 
 from rbptrack.base.errors import BadInput, nearest, suggestion
+from rbptrack.base.names import split_list
 from rbptrack.config.check import refuse_secrets
 from rbptrack.config.choices import Choices
 from rbptrack.config.hints import unknown_flag_error, unknown_option_error
 from rbptrack.config.keys import is_free_key, is_key, key_types
 from rbptrack.config.overrides import overrides_of_cells, parse_override, quote
 from rbptrack.config.paths import config_folders, user_path
-from rbptrack.config.patterns import GROUP_BY_KEY, split_list
+from rbptrack.config.patterns import GROUP_BY_KEY
 from rbptrack.config.registration import register
 
 _HYDRA_KEYS = ("hydra/", "hydra.")

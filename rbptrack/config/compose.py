@@ -12,6 +12,7 @@ from hydra import initialize_config_dir
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from rbptrack.base.errors import BadInput
+from rbptrack.base.names import split_list
 from rbptrack.config.check import check
 from rbptrack.config.command_line import CommandLine, read_command_line
 from rbptrack.config.composition_errors import readable_errors
@@ -19,7 +20,7 @@ from rbptrack.config.computed_values import training_steps
 from rbptrack.config.keys import dotted_items, is_free_key, key_types
 from rbptrack.config.overrides import overrides_of_cells, parse_override
 from rbptrack.config.paths import conf_folder
-from rbptrack.config.patterns import GROUP_BY_KEY, is_pattern, select_names, split_list
+from rbptrack.config.patterns import GROUP_BY_KEY, is_pattern, select_names
 from rbptrack.config.registration import CELL_WITHOUT_HYDRA
 from rbptrack.config.schema import CellConfig, Config
 

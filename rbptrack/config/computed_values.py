@@ -7,8 +7,8 @@ import re
 from pathlib import PurePath
 
 from rbptrack.base.errors import BadInput
+from rbptrack.base.names import separate_size
 from rbptrack.config.paths import user_path
-from rbptrack.config.patterns import separate_size
 
 _STEPS = re.compile(r"\s*(\d{1,15})(?::(\d{1,15}))?(?::([1-9]\d{0,14}))?\s*")
 _MAX_STEPS = 1_000_000

@@ -20,9 +20,9 @@ from typing import Any, Generic, TypeVar
 from rbptrack.analysis.importing import Importer
 from rbptrack.analysis.plugin import Analyzer, Exporter, Plugin, import_file, make_plugin
 from rbptrack.base.errors import BadInput, unknown_name
+from rbptrack.base.names import matches_patterns
 from rbptrack.base.process import Stopped
 from rbptrack.config.paths import builtin_plugins_folder, user_path
-from rbptrack.config.patterns import matches_patterns
 from rbptrack.discovery.run import describe_error, line_text
 
 P = TypeVar("P", bound=Plugin)

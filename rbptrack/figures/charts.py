@@ -22,7 +22,7 @@ from altair.utils.schemapi import debug_mode
 from rbptrack.analysis.report import key_text
 from rbptrack.base.errors import BadInput, first_line, unknown_name
 from rbptrack.base.files import write_whole
-from rbptrack.config.patterns import natural_key
+from rbptrack.base.names import natural_key
 from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import HEADLINE_KS, IntArray, RankHistogram
 from rbptrack.stats.rounding import first_smallest

@@ -24,7 +24,7 @@ from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.base.errors import BadInput, RbptrackError, unknown_name
 from rbptrack.base.formatting import character_spans, counted
-from rbptrack.config.patterns import natural_key
+from rbptrack.base.names import natural_key
 from rbptrack.measurement.columns import SAME_TOKENS_COLUMNS
 from rbptrack.ranks import DocumentCounts, FloatArray, RankTable
 from rbptrack.ranks.words import UNKNOWN_TEXT, join_unscored_tokens

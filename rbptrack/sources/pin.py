@@ -11,8 +11,8 @@ import zstandard
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import check_regular_file
+from rbptrack.base.names import natural_key
 from rbptrack.config.paths import user_path
-from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import DatasetConfig, ModelConfig
 from rbptrack.sources import dataset_files, hub
 from rbptrack.sources.hub import Kind

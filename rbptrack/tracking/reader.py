@@ -19,9 +19,9 @@ from rbptrack.analysis.filters import NO_FILTERS, Filters
 from rbptrack.analysis.rank_store import SCORES
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, MissingArtifact, first_line
+from rbptrack.base.names import matches_patterns
 from rbptrack.base.validation import broken_rules
 from rbptrack.config.check import check_store
-from rbptrack.config.patterns import matches_patterns
 from rbptrack.console.output import print_problem
 from rbptrack.measurement.build import same_number
 from rbptrack.measurement.columns import DTYPE_BY_COLUMN
