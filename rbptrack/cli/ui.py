@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rbptrack.base.errors import BadInput
 from rbptrack.cli.options import Selection, select_all, with_selection
 from rbptrack.console.output import print_text
 
@@ -20,11 +21,12 @@ def ui(
 ) -> int:
     """Start MLflow's web page for this tracking store, and print the address of the measurements on it."""
     store = selection.store
-    page = store.save_view()  # a sweep saves this view, but `import` and the Python interface do not
-    is_server = store.uri.startswith(("http://", "https://"))
-    address = store.shown_address.rstrip("/") if is_server else f"http://{host}:{port}"
-    print_text(f"measurements: {address}/{page}")
-    if not is_server:
+    connection = store.connection
+    if connection.is_server and not connection.page_address:
+        raise BadInput(f"the page of the tracking store {store.shown_address} is in its workspace: open it there")
+    view = store.save_view()  # a sweep saves this view, but `import` and the Python interface do not
+    print_text(f"measurements: {connection.page_address or f'http://{host}:{port}'}/{view}")
+    if not connection.is_server:
         print_text("MLflow is starting there. This can take a minute. Ctrl-C stops it.")
         sys.stdout.flush()
         command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]

@@ -256,7 +256,7 @@ def artifact_repository(address: str, connection: Connection) -> ArtifactReposit
     """Return MLflow's access to the artifacts at an address. MlflowClient would ask for the address for each file."""
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-    if address.startswith("mlflow-artifacts:") and not connection.uri.startswith("http"):
+    if address.startswith("mlflow-artifacts:") and not connection.is_server:
         raise BadInput(
             f"an MLflow server keeps the files of the tracking store {connection.shown_address}: give the address of "
             "this server, such as http://HOST:5000, in place of the address of its database"

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SERVER_PREFIXES = ("http", "databricks")
-_SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks")
+_WEB_SCHEMES = ("http", "https")
+_SERVER_SCHEMES = (*_WEB_SCHEMES, "databricks")
+_SCHEMES = (*_SERVER_SCHEMES, "sqlite", "postgresql", "mysql", "mssql")
 _SQLITE_PREFIX = "sqlite:///"
 _MAX_CALL_SECONDS = 30  # after this time, a call counts as not answered
 
@@ -81,6 +82,16 @@ class Connection:
         return without_password(self.uri)
 
     @property
+    def is_server(self) -> bool:
+        """Whether the address names a server, which has MLflow's page. Otherwise it names a database."""
+        return _scheme(self.uri) in _SERVER_SCHEMES
+
+    @property
+    def page_address(self) -> str:
+        """The address of MLflow's page. It is empty for databases, and for Databricks, whose page is elsewhere."""
+        return self.shown_address.rstrip("/") if _scheme(self.uri) in _WEB_SCHEMES else ""
+
+    @property
     def exists(self) -> bool:
         """Whether the store exists. Only a SQLite file can be missing; a server counts as existing."""
         try:
@@ -103,7 +114,7 @@ class Connection:
             with self.translated_errors():
                 if self.database and not self.exists:
                     self._create_database_once(self.database)
-                if not self.uri.startswith(_SERVER_PREFIXES):
+                if not self.is_server:
                     call_within_deadline(_try_to_connect, self.uri)
                 client = _create_client(self.uri)
                 self._client = client if self.database else cast("MlflowClient", _ClientWithDeadline(client))
@@ -177,7 +188,7 @@ def _absolute_address(uri: str) -> tuple[str, Path | None]:
 
     Raises BadInput if the address does not name a tracking store.
     """
-    scheme = uri.partition(":")[0].partition("+")[0].lower()
+    scheme = _scheme(uri)
     if uri and scheme not in _SCHEMES:
         raise BadInput(
             f"{shown_address(uri)} is not a tracking store: give http://HOST:PORT, sqlite:///FILE or "
@@ -196,6 +207,11 @@ def _absolute_address(uri: str) -> tuple[str, Path | None]:
     if database.exists() and not database.is_file():  # otherwise root would replace /dev/null by a file
         raise BadInput(f"{database} is {describe_kind(database)}, not a tracking store: give sqlite:///FILE")
     return _SQLITE_PREFIX + str(database).replace("%", "%25").replace("?", "%3F"), database
+
+
+def _scheme(uri: str) -> str:
+    """Return the scheme of an address in lower case, without the driver: `postgresql` for `postgresql+psycopg2://`."""
+    return uri.partition(":")[0].partition("+")[0].lower()
 
 
 def _refuse_file_store(folder: Path) -> None:

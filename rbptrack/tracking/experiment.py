@@ -40,7 +40,6 @@ class Experiment:
         self.tags: dict[str, str] = {}
         self._description = description
         self._id: str | None = None
-        self._is_new = False  # whether this object created the experiment
 
     def find(self) -> str | None:
         """Return the ID of the experiment, or None if it does not exist. Raises BadInput if it was deleted."""
@@ -62,7 +61,6 @@ class Experiment:
                 try:
                     self._id = client.create_experiment(self.name, self._artifact_location(), tags)
                     self.tags = tags
-                    self._is_new = True
                 except MlflowException:
                     if self.find() is None:  # if it is found, another process created it at the same time
                         raise
@@ -71,7 +69,7 @@ class Experiment:
     def describe(self) -> None:
         """Create the experiment with its description, or set the description again. Both need write access."""
         self.find_or_create()
-        self.set_tag(Tag.NOTE, self.tags.get(Tag.NOTE, self._description), always=not self._is_new)
+        self.set_tag(Tag.NOTE, self.tags.get(Tag.NOTE, self._description), always=True)
 
     def set_tag(self, name: str, value: str, *, always: bool = False) -> None:
         """Set a tag of the experiment. If it has this value already, set it only with `always`."""
@@ -91,7 +89,6 @@ class Experiment:
         """
         experiment_id = self.find()
         page_token = None
-        seen: set[str] = set()
         while experiment_id is not None:
             client = self.connection.client
             with self.connection.translated_errors():
@@ -103,22 +100,18 @@ class Experiment:
                     page_token=page_token,
                 )
             yield from page
-            page_token = page.token
-            if max_runs or not page_token:
+            if max_runs or not page.token:
                 return
-            run_ids = {run.info.run_id for run in page}
-            if run_ids <= seen:
-                raise StoreAway(
-                    f"the tracking store {self.connection.shown_address} sends the same page of runs again and again"
-                )
-            seen |= run_ids
+            if page.token == page_token:
+                raise StoreAway(f"the tracking store {self.connection.shown_address} sends one page of runs for ever")
+            page_token = page.token
 
     def run_address(self, run_id: str) -> str:
-        """Return the address of a run's page. It is empty if the store is not a server."""
-        if not self.connection.uri.startswith("http"):
+        """Return the address of a run's page. It is empty if the store is not a server, or is Databricks."""
+        page = self.connection.page_address
+        if not page:
             return ""
-        server = self.connection.shown_address.rstrip("/")
-        return f"{server}/#/experiments/{self.find()}/runs/{run_id}?workflowType=machine_learning"
+        return f"{page}/#/experiments/{self.find()}/runs/{run_id}?workflowType=machine_learning"
 
     def _fetch_experiment(self) -> MlflowExperiment | None:
         client = self.connection.client

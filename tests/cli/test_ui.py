@@ -20,3 +20,10 @@ def test_ui_prints_the_page_and_becomes_the_server(run_in_store: RunCommand, mon
     assert command[command.index("--port") + 1] == "5001"
     assert environment["MLFLOW_BACKEND_STORE_URI"].startswith("sqlite:///")
     assert not any("sqlite" in word for word in command)
+
+
+def test_ui_starts_no_server_for_databricks(run_command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("a server was started"))
+    code, _, error = run_command("ui --tracking-uri databricks://profile")
+    assert code == 2
+    assert "databricks://profile" in error
