@@ -29,7 +29,6 @@ from rbptrack.analysis.comparable import (
     without_conflicts,
     without_repeats,
 )
-from rbptrack.analysis.rank_reader import whole_ks
 from rbptrack.analysis.rank_store import Unreadable, WithoutRanks
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.formatting import compact, counted, listed
@@ -37,6 +36,7 @@ from rbptrack.base.names import natural_key
 from rbptrack.measurement.columns import COLUMN_PARTS, LAW_COLUMNS
 from rbptrack.measurement.parts import Subject
 from rbptrack.ranks import DocumentCounts, FloatArray, MissingColumn, rbp_ks
+from rbptrack.ranks.names import check_ks
 from rbptrack.stats.documents import only_totals
 
 T = TypeVar("T")
@@ -256,7 +256,7 @@ def read_families(runs: Runs, read: Any, *, min_sizes: int = 1) -> Reading[Any]:
         min_sizes: the smallest number of sizes of a family. Families with fewer readable sizes are left out.
 
     """
-    return Reading(runs, read if callable(read) else _count_reader(runs, whole_ks(read)), min_sizes)
+    return Reading(runs, read if callable(read) else _count_reader(runs, check_ks(read)), min_sizes)
 
 
 def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], T]) -> tuple[dict[str, T] | None, list[str]]:

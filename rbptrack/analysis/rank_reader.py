@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.rank_store import RankStore, Unreadable, WithoutRanks
-from rbptrack.base.errors import BadInput, MissingArtifact, file_access_error
-from rbptrack.base.formatting import listed
-from rbptrack.ranks import COUNTED_COLUMNS, SCHEMA, DocumentCounts, MissingColumn, RankTable, log_grid, rbp_ks
+from rbptrack.base.errors import MissingArtifact, file_access_error
+from rbptrack.ranks import COUNTED_COLUMNS, DocumentCounts, RankTable, log_grid, rbp_ks
 
 T = TypeVar("T")
 
@@ -101,25 +99,6 @@ class RankReader:
         """Make the error for a file of a run that cannot be read, and add its text to `unreadable`."""
         self.unreadable[run_id] = text
         return Unreadable(text)
-
-
-def whole_ks(ks: Iterable[Any]) -> list[int]:
-    """Return one or several k as a list of int.
-
-    Raises BadInput if a k is not a whole number, or is below 1.
-    """
-    values = list(ks) if isinstance(ks, Iterable) else [ks]
-    if not all(isinstance(k, int | np.integer) and k >= 1 for k in values):
-        raise BadInput(f"ks={str(ks)[:60]}: every k must be a whole number, at least 1")
-    return [int(k) for k in values]
-
-
-def check_columns(columns: Sequence[str] | None) -> None:
-    """Raise MissingColumn if a rank table cannot have one of the columns."""
-    known_columns = [*SCHEMA.names, "rank"]
-    for name in columns or ():
-        if name not in known_columns:
-            raise MissingColumn(f"a rank table has no column {name}; its columns are {listed(known_columns)}")
 
 
 def _add_likely_ks(needed: Iterable[int], logged: Sequence[int], vocab_size: int) -> list[int]:

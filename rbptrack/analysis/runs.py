@@ -12,13 +12,15 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.filters import Filters, family_size_names, passing_rows
-from rbptrack.analysis.rank_reader import RankReader, check_columns, whole_ks
+from rbptrack.analysis.rank_reader import RankReader
 from rbptrack.analysis.rank_store import RankStore, Unreadable, WithoutRanks
 from rbptrack.base.errors import BadInput, shortened_list, unknown_name
 from rbptrack.base.formatting import counted, readable_text
 from rbptrack.base.names import natural_key
 from rbptrack.measurement.columns import COLUMN_PARTS, DISTINGUISHING_COLUMNS, DTYPE_BY_COLUMN
 from rbptrack.ranks import HEADLINE_KS, DocumentCounts, RankHistogram, RankTable, is_rbp_column, rbp_name
+from rbptrack.ranks.columns import check_columns
+from rbptrack.ranks.names import check_ks
 from rbptrack.ranks.words import word_surprisal
 from rbptrack.stats.documents import TOTALS
 
@@ -236,7 +238,7 @@ class Runs:
 
         Groups of documents are ignored. Raises Unreadable if the rank table cannot be read.
         """
-        ks = whole_ks(ks)
+        ks = check_ks(ks)
         return self._reader.count(self.run_id(run), ks).select(ks)
 
     def document_counts(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
@@ -251,7 +253,7 @@ class Runs:
 
         """
         run_id = self.run_id(run)
-        ks = whole_ks(ks)
+        ks = check_ks(ks)
         if run_id in self._reader.without_ranks:
             return self._logged_totals(run_id, ks)
         counts = self._reader.count(run_id, ks).select(ks)

@@ -4,7 +4,7 @@ A `RankTable` has one row for each scored token. A `RankHistogram` holds the num
 `DocumentCounts` holds the number of tokens, the nats and the hits of each document.
 """
 
-from rbptrack.ranks.columns import COLUMNS, COUNTED_COLUMNS, SCHEMA
+from rbptrack.ranks.columns import COLUMNS, COUNTED_COLUMNS, SCHEMA, MissingColumn
 from rbptrack.ranks.counts import DocumentCounts, DocumentSums, first_of_group, sum_by
 from rbptrack.ranks.histogram import RankHistogram
 from rbptrack.ranks.names import (
@@ -28,7 +28,7 @@ from rbptrack.ranks.prompt_logprobs import (
 )
 from rbptrack.ranks.rank_and_rest import rank_and_rest_sums
 from rbptrack.ranks.sums import RankSums
-from rbptrack.ranks.table import MissingColumn, RankTable
+from rbptrack.ranks.table import RankTable
 
 __all__ = [
     "CE",

@@ -6,12 +6,15 @@ field in the description of a measurement.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+
+from rbptrack.base.errors import RbptrackError
+from rbptrack.base.formatting import listed
 
 if TYPE_CHECKING:
     from rbptrack.ranks.table import RankTable
@@ -105,6 +108,18 @@ They compare the distributions of the two models over the entries up to the toke
 
 COUNTED_COLUMNS = ("document", "greater", "ties", "logprob")
 """The columns from which CE and RBP_k are computed."""
+
+
+class MissingColumn(RbptrackError):
+    """A rank table does not have the requested column."""
+
+
+def check_columns(columns: Sequence[str] | None) -> None:
+    """Raise MissingColumn if no rank table can have one of the columns. Each has `rank`, which is computed."""
+    known_columns = [*COLUMNS, "rank"]
+    for name in columns or ():
+        if name not in known_columns:
+            raise MissingColumn(f"a rank table has no column {name}; its columns are {listed(known_columns)}")
 
 
 def token_totals(table: RankTable) -> dict[str, float]:

@@ -55,7 +55,10 @@ class DocumentSums:
         return parts[0]._replace({name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
     def __add__(self, other: Self) -> Self:
-        """Add the sums of two runs over the same documents."""
+        """Add the sums of two runs over the same documents. Raises RbptrackError if their documents differ."""
+        same_labels = all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.LABELS)
+        if not same_labels or any(len(getattr(self, name)) != len(getattr(other, name)) for name in self.SUMMED):
+            raise RbptrackError("sums of different documents cannot be added")
         names = (*self.SUMMED, *self.TOTALS)
         return self._replace({name: getattr(self, name) + getattr(other, name) for name in names})
 
@@ -117,7 +120,14 @@ class DocumentCounts(DocumentSums):
 
     @classmethod
     def merge(cls, parts: Sequence[DocumentCounts]) -> DocumentCounts:
-        """Add the counts of several parts of a text, or of several runs. A document may be in more than one of them."""
+        """Add the counts of parts of a text, or of several runs. A document may be in one or in several of them.
+
+        Raises RbptrackError if they count hits at different k, or if only some of them are summed by group.
+        """
+        if len({part.ks for part in parts}) > 1:
+            raise RbptrackError("counts for different k cannot be added")
+        if len({part.grouped for part in parts}) > 1:
+            raise RbptrackError("counts by group and counts by document cannot be added")
         joined = cls.concatenate(parts)
         if (np.diff(joined.document) > 0).all():
             return joined
@@ -128,12 +138,5 @@ class DocumentCounts(DocumentSums):
         return replace(merged, nats=nats, hits=merged.hits.astype(joined.hits.dtype))  # sums of int32 are int64
 
     def __add__(self, other: DocumentCounts) -> DocumentCounts:
-        """Add the counts of two runs. A document may be in one of them or in both.
-
-        Raises RbptrackError if the runs count hits at different k, or if only one of them is summed by group.
-        """
-        if self.ks != other.ks:
-            raise RbptrackError(f"counts for k = {self.ks} and {other.ks} cannot be added")
-        if self.grouped != other.grouped:
-            raise RbptrackError("counts by group and counts by document cannot be added")
+        """Add the counts of two runs with `merge`."""
         return self.merge([self, other])

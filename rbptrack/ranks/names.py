@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -71,8 +72,14 @@ def log_grid(largest: int, *, per_decade: int = 12) -> IntArray:
     return grid
 
 
-def check_k(k: object, vocab_size: int) -> int:
-    """Return k as an int. Raises BadInput if it is not a whole number from 1 to |V|."""
+def check_k(k: object, vocab_size: float = inf) -> int:
+    """Return k as an int. Raises BadInput if it is not a whole number from 1 to |V|, or of at least 1 without |V|."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= vocab_size:
-        raise BadInput(f"k must be a whole number from 1 to {vocab_size}, the vocabulary's size; got {k!r:.40}")
+        allowed = "of at least 1" if vocab_size == inf else f"from 1 to {vocab_size}, the vocabulary's size"
+        raise BadInput(f"k must be a whole number {allowed}; got {k!r:.40}")
     return int(k)
+
+
+def check_ks(ks: object) -> list[int]:
+    """Return one k or several as a list of int. Raises BadInput if a k is not a whole number of at least 1."""
+    return [check_k(k) for k in (ks if isinstance(ks, Iterable) else [ks])]

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.parquet import read_batches, read_rows, read_table, write_table, writing_table
-from rbptrack.ranks.columns import COMPARED, SCHEMA
+from rbptrack.ranks.columns import COMPARED, SCHEMA, MissingColumn
 from rbptrack.ranks.counts import DocumentCounts
 from rbptrack.ranks.histogram import VOCAB_SIZE, RankHistogram, vocab_size_of
 from rbptrack.ranks.names import FloatArray, IntArray, check_k
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 _RANK_KIND = "rbptrack.rank"  # key in a file's metadata, with the value "strict" or "paper"
 _RANK_COLUMNS = ("greater", "ties")
-
-
-class MissingColumn(RbptrackError):
-    """A rank table does not have the requested column."""
 
 
 @dataclass(frozen=True)
