@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import json
 import math
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -95,6 +97,14 @@ def p_text(p: float) -> str:
     if math.isnan(p):
         return ""
     return "p < 0.001" if p < 0.001 else f"p = {format_number(p, '.3f')}"
+
+
+def plain_json(value: object) -> Any:
+    """Return a value as it would be read from JSON. NaN and infinities, which JSON does not have, become None.
+
+    Objects of other types than those of JSON become texts.
+    """
+    return json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
 
 
 def compact_bytes(value: float) -> str:

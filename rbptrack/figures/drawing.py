@@ -9,12 +9,12 @@ a minute without a request.
 from __future__ import annotations
 
 import functools
-import json
 import os
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from rbptrack.base.errors import RbptrackError, first_line
+from rbptrack.base.formatting import plain_json
 from rbptrack.base.process import lift_limits
 
 MAX_SECONDS = 300.0
@@ -40,9 +40,10 @@ def draw(function: str, **arguments: Any) -> bytes:
     """
     import vl_convert
 
-    plain = json.loads(json.dumps(arguments, default=str), parse_constant=lambda _: None)
     try:
-        picture = _executor(os.getpid()).submit(getattr(vl_convert, function), **plain).result(MAX_SECONDS)
+        picture = (
+            _executor(os.getpid()).submit(getattr(vl_convert, function), **plain_json(arguments)).result(MAX_SECONDS)
+        )
     except BrokenProcessPool as error:
         _executor.cache_clear()
         raise CannotDraw(

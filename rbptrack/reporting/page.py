@@ -20,7 +20,7 @@ import pandas as pd
 import rbptrack
 from rbptrack.analysis import Report, Runs, Term
 from rbptrack.base.errors import first_line
-from rbptrack.base.formatting import compact, counted, estimate_text, listed, short_hash
+from rbptrack.base.formatting import compact, counted, estimate_text, listed, plain_json, short_hash
 from rbptrack.console.output import print_problem
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw
@@ -246,7 +246,7 @@ def _figure(name: str, chart: Any) -> Figure:
     except Exception as error:  # a plugin's chart may break any rule of Vega-Lite
         return Figure(name, problem=f"this figure cannot be drawn: {type(error).__name__}: {first_line(error)}")
     spec.pop("config", None)  # the page has one configuration for all figures
-    finite = json.loads(json.dumps(spec, default=str), parse_constant=lambda name: None)  # JSON has no NaN
+    finite = plain_json(spec)
     text = json.dumps(finite, ensure_ascii=False, separators=(",", ":"))
     usermeta = finite.get("usermeta")
     controls = usermeta.get("explorer") if isinstance(usermeta, dict) else None

@@ -11,6 +11,7 @@ from typing import Any
 import altair as alt
 import pyarrow as pa
 
+from rbptrack.base.formatting import plain_json
 from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.sources.cache import cached_table, hash_settings
 
@@ -50,7 +51,7 @@ def _render(spec: dict[str, Any], **_: Any) -> dict[str, str]:
     except CannotDraw as error:
         return {"text/plain": f"the chart cannot be shown: {error}"}
     element = f"vega-{uuid.uuid4().hex}"
-    chart = json.dumps(spec, default=str).replace("</", "<\\/")
+    chart = json.dumps(plain_json(spec)).replace("</", "<\\/")
     options = json.dumps({"mode": "vega-lite", "renderer": "svg", "actions": False})
     # Every output has the script, because a reader may delete the output of another cell.
     load = f"<script>if (!window.vegaEmbed) {{ {script} }}</script>"

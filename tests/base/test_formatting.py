@@ -18,6 +18,7 @@ from rbptrack.base.formatting import (
     format_number,
     listed,
     p_text,
+    plain_json,
     readable_text,
     short_hash,
     short_path,
@@ -58,6 +59,10 @@ def test_compact_bytes_adds_a_unit_except_to_zero(count: int, text: str) -> None
 @pytest.mark.parametrize(("seconds", "text"), [(100, "0:01:40"), (float("nan"), "?"), (float("inf"), "?")])
 def test_duration_is_a_question_mark_if_the_time_is_unknown(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_plain_json_has_none_for_numbers_that_json_lacks() -> None:
+    assert plain_json({"a": [math.nan, math.inf, 0.5], "b": Path("c")}) == {"a": [None, None, 0.5], "b": "c"}
 
 
 def test_short_path_is_relative_in_the_working_folder() -> None:

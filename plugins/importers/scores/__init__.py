@@ -24,7 +24,7 @@ from .harness import read_harness
 from .inspect_ai import read_inspect
 from .items import Item, Remark, Score, WrongShapeError
 from .lighteval import read_lighteval
-from .naming import name_score
+from .naming import model_name, task_name, unknown_settings
 from .table import read_table
 
 _FORMATS = {
@@ -71,7 +71,7 @@ class Scores(Importer):
             raise BadInput(f"{path} is a log of inspect_ai: convert it with `inspect log convert --to json` first")
         subjects_by_remark: dict[tuple[str, bool], dict[str, None]] = {}  # the key is (clause, is_left_out)
         models: dict[str, None] = {}
-        unknown_settings: dict[str, None] = {}
+        unknown: dict[str, None] = {}
         for file in _list_files(path):
             relative_path = file.relative_to(path).as_posix() if path.is_dir() else ""
             for item in _read_items(file, relative_path, self.metric, self.unit):
@@ -80,8 +80,8 @@ class Scores(Importer):
                     continue
                 if item.model is None and not self.model:
                     raise BadInput(f"{file} does not name the model of its scores: give model=NAME")
-                model, task, unknown = name_score(item)
-                unknown_settings |= dict.fromkeys(unknown)
+                model, task = model_name(item), task_name(item)
+                unknown |= dict.fromkeys(unknown_settings(item))
                 models[str(model)] = None
                 columns: dict[str, object] = {"model": self.model or names.get(str(model), model)}
                 columns |= {"revision": item.revision, "task": task}
@@ -95,9 +95,9 @@ class Scores(Importer):
             )
         for (clause, is_left_out), subjects in subjects_by_remark.items():
             yield ImportNote(f"{'left out: ' if is_left_out else ''}{shortened_list(list(subjects))}: {clause}")
-        if unknown_settings:
+        if unknown:
             yield ImportNote(
-                f"{shortened_list(list(unknown_settings))}: rbptrack does not know these settings. They became a part "
+                f"{shortened_list(list(unknown))}: rbptrack does not know these settings. They became a part "
                 "of the names of the tasks, because they may change the scores"
             )
         variants = [model for model in models if "+" in model and model not in names]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from rbptrack.analysis import names_a_secret, plain_name
 
@@ -18,28 +18,18 @@ _MAX_SETTING_LENGTH = 80  # characters; a longer setting is replaced by a hash
 _MAX_TASK_LENGTH = 200  # characters; the end of a longer name is replaced by a hash
 
 
-def name_score(score: Score) -> tuple[object, str, list[str]]:
-    """Return the names of a score's model and task, and the settings in them that `SETTINGS` does not know.
+def model_name(score: Score) -> object:
+    """Return the name of a score's model with the settings that change its weights: `acme/alpha-70m+peft=acme/lora`."""
+    settings = _unusual_settings(score, Names.MODEL)
+    changes = [f"+{name}={_text(value)}" for name, value in settings if value is not False and value not in _UNSET]
+    if not isinstance(score.model, str) or not changes:
+        return score.model
+    return "".join([plain_name(score.model)[0], *changes])
 
-    For example `acme/alpha-70m+peft=acme/lora` and `gsm8k (exact_match, strict-match, 5-shot, limit=20)`.
-    """
-    changes = []
-    conditions = dict(score.conditions)
-    unknown = []
-    for name, value in sorted(score.settings.items()):
-        setting = SETTINGS.get(name, Setting(Names.TASK, "is not known"))
-        value = plain_value(value)
-        if value in setting.usual:
-            continue
-        if setting.names is Names.MODEL and value is not False and value not in _UNSET:
-            changes.append(f"+{name}={_text(value)}")
-        elif setting.names is Names.TASK:
-            conditions.setdefault(name, value)
-            if name not in SETTINGS and value not in _UNSET and not names_a_secret(name):
-                unknown.append(name)
-    model = score.model
-    if isinstance(model, str) and changes:
-        model = "".join([plain_name(model)[0], *changes])
+
+def task_name(score: Score) -> str:
+    """Return the name of a score's task with its conditions: `gsm8k (exact_match, strict-match, 5-shot, limit=20)`."""
+    conditions = {**dict(_unusual_settings(score, Names.TASK)), **score.conditions}
     texts = []
     for name, value in sorted(conditions.items()):
         is_secret = name not in SETTINGS and names_a_secret(name)
@@ -49,7 +39,25 @@ def name_score(score: Score) -> tuple[object, str, list[str]]:
     task = f"{score.task} ({details})" if score.task and details else score.task  # an empty name is refused later
     if len(task) > _MAX_TASK_LENGTH:
         task = f"{task[: _MAX_TASK_LENGTH - 12]}... {_hash(task)}"
-    return model, task, unknown
+    return task
+
+
+def unknown_settings(score: Score) -> list[str]:
+    """Return the settings in the name of a score's task that `SETTINGS` does not know."""
+    unknown = []
+    for name, value in _unusual_settings(score, Names.TASK):
+        if name not in SETTINGS and value not in _UNSET and not names_a_secret(name):
+            unknown.append(name)
+    return unknown
+
+
+def _unusual_settings(score: Score, names: Names) -> Iterator[tuple[str, object]]:
+    """Yield the settings of a score that stand in a name (of its model or its task), unless their value is usual."""
+    for name, value in sorted(score.settings.items()):
+        setting = SETTINGS.get(name, Setting(Names.TASK, "is not known"))
+        value = plain_value(value)
+        if setting.names is names and value not in setting.usual:
+            yield name, value
 
 
 def detail_texts(metric: object, filter_name: object, shots: object) -> tuple[str, ...]:
