@@ -85,8 +85,8 @@ def differing_facts(rows: pd.DataFrame) -> list[str]:
         rows: rows of `Runs.frame` of one family on one dataset.
 
     """
-    keys = [name for name in LAW_COLUMNS if rows[name].nunique(dropna=False) > 1]
-    keys = [name for name in keys if name not in assumed_facts(rows)]
+    assumed = assumed_facts(rows)
+    keys = [name for name in LAW_COLUMNS if name not in assumed and rows[name].nunique(dropna=False) > 1]
     for name in [key for key in keys if COLUMN_PARTS[key].determined_by]:
         causes = [key for key in COLUMN_PARTS[name].determined_by if key in keys]
         if causes and not _differs_within(rows, causes, name):

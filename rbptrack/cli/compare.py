@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
 
 import typer
@@ -20,7 +20,7 @@ from rbptrack.console.output import command_line, print_json, print_text
 if TYPE_CHECKING:
     import pandas as pd
 
-    from rbptrack.analysis import Runs
+    from rbptrack.analysis import Report, Runs
     from rbptrack.reporting import Analysis
     from rbptrack.stats.changes import Changes
 
@@ -38,7 +38,8 @@ def compare(
         float | None,
         typer.Option(
             min=0,
-            help="exit with 1 if B is worse by more than this (CE in nats, RBP_k as a share), with 3 if undecided",
+            help="exit with 1 if B is worse by more than this (CE in nats, RBP_k as a share) or a file cannot be read, "
+            "with 3 if undecided",
         ),
     ] = None,
     out: ExtraPage = None,
@@ -51,8 +52,6 @@ def compare(
     width: PaperWidth = None,
 ) -> int:
     """Compare two measurements of the same tokens, token by token."""
-    import pandas as pd
-
     from rbptrack.analysis.pairs import FEW_UNITS
     from rbptrack.reporting import Analysis, comparison_report, print_report, print_unreadable
 
@@ -74,19 +73,8 @@ def compare(
         title = f"{first['name']} and {second['name']}"
         lines_on_pages = _write_pages(pair, analysis, out, title=title, command=command_line())
     if form == "json":
-        print_json(
-            {
-                "a": first["name"],
-                "b": second["name"],
-                "run_ids": [first["run_id"], second["run_id"]],
-                "headline": report.headline,
-                "results": json.loads(report.results.to_json(orient="records", double_precision=15)),
-                "notes": report.notes,
-                "tolerance": tolerance,
-                "judgement": judgement,
-                "exit_code": exit_code,
-            }
-        )
+        judged = {"tolerance": tolerance, "judgement": judgement, "exit_code": exit_code}
+        print_json(_json_contents(report, first, second) | judged)
         return exit_code
     print_report(analysis)
     print_text("")
@@ -100,8 +88,20 @@ def compare(
     if tolerance is not None:
         print_text(f"with a tolerance of {tolerance:g}: {second['name']} is {judgement}")
         if exit_code == 0 and changes.num_units < FEW_UNITS:
-            print_text(_text_on_largest_rises(report.tables.get("worst_documents", pd.DataFrame())))
+            print_text(_text_on_largest_rises(report))
     return exit_code
+
+
+def _json_contents(report: Report, first: pd.Series[Any], second: pd.Series[Any]) -> dict[str, Any]:
+    """Return what JSON shows of a comparison, without the judgement."""
+    return {
+        "a": first["name"],
+        "b": second["name"],
+        "run_ids": [first["run_id"], second["run_id"]],
+        "headline": report.headline,
+        "results": json.loads(report.results.to_json(orient="records", double_precision=15)),
+        "notes": report.notes,
+    }
 
 
 def _judge(changes: Changes, tolerance: float) -> tuple[int, str]:
@@ -117,12 +117,12 @@ def _judge(changes: Changes, tolerance: float) -> tuple[int, str]:
     return exit_code_and_text[judge(changes.changes, tolerance, changes.num_units)]
 
 
-def _text_on_largest_rises(rises: pd.DataFrame) -> str:
+def _text_on_largest_rises(report: Report) -> str:
     """Name the documents or groups with the largest rise of CE, in one line."""
-    if rises.empty:
+    if "worst_documents" not in report.tables:
         return "CE rises in no document"
-    unit = rises.columns[0]
-    largest = rises.head(_NUM_NAMED)
+    largest = report.tables["worst_documents"].head(_NUM_NAMED)
+    unit = largest.columns[0]
     texts = []
     for name, rise in zip(largest[unit], largest["rise"], strict=True):
         title = f"{name}" if unit == "group" else f"{unit} {name}"

@@ -42,7 +42,7 @@ def import_(
     if not importer and is_bundle(path):
         if options:
             raise BadInput(f"a bundle has no options; got {listed(list(options))}")
-        lines = import_bundle(path, selection.store)
+        lines = import_bundle(path, selection.open_store())
     else:
         importers = find_plugins(IMPORTERS, plugins_path)
         importer = importer or _find_importer(importers, path)
@@ -54,7 +54,7 @@ def import_(
 
         content = call_plugin(plugin, read, CheckedContent)
         with spinner(f"storing {path.name}"):
-            lines = import_content(importer, content, path, selection.store)
+            lines = import_content(importer, content, path, selection.open_store())
     for line in lines:
         print_text(line)
     return 0

@@ -34,6 +34,7 @@ def label(
         if not equals:
             raise BadInput(f"{word}: a label has the form LABEL=VALUE, such as family=mine")
         values[name] = value
-    for line in selection.store.relabel(selection.runs(), values) or ["the measurements have these labels already"]:
+    lines = selection.open_store().relabel(selection.runs(), values)
+    for line in lines or ["the measurements have these labels already"]:
         print_text(line)
     return 0

@@ -74,7 +74,7 @@ def show(
 
     row = selection.runs().row(name)
     details = format_details(row)
-    page = selection.store.measurements.run_address(str(row["run_id"]))
+    page = selection.open_store().measurements.run_address(str(row["run_id"]))
     if page:
         details["page"] = page
     print_table(pd.DataFrame({"": details.keys(), str(row["name"]): details.values()}), wrap=True)

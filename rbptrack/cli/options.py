@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property, update_wrapper
+from dataclasses import asdict, dataclass, field
+from functools import update_wrapper
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -129,7 +129,7 @@ Experiment = Annotated[
 ]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Selection:
     """The measurements that a command works on.
 
@@ -143,22 +143,16 @@ class Selection:
     uri: str
     experiment: str
     filters: Filters | None = None
+    _store: Store | None = field(default=None, init=False)
 
-    @cached_property
-    def store(self) -> Store:
-        """The tracking store. The first access delivers the measurements that wait on this disk for this store."""
-        from rbptrack.tracking import Outbox, Store
+    def open_store(self) -> Store:
+        """Return the tracking store. The first call delivers the measurements that wait on this disk for this store."""
+        from rbptrack.tracking import Store
 
-        store = Store(self.uri, self.experiment)
-        outbox = Outbox(store)
-        if outbox.waiting_folders():
-            try:
-                for delivery in outbox.deliver_waiting():
-                    if delivery.error:
-                        print_problem(delivery.line())
-            except RbptrackError as error:  # the command may still work
-                print_problem(str(error))
-        return store
+        if self._store is None:
+            self._store = Store(self.uri, self.experiment)
+            _deliver_waiting(self._store)
+        return self._store
 
     def options(self) -> dict[str, str]:
         """Return the options of the command line that make this selection, by name: `{"family": "nano*"}`."""
@@ -170,7 +164,22 @@ class Selection:
 
     def runs(self) -> Runs:
         """Return the measurements that pass the filters. Raises BadInput if there are none."""
-        return self.store.runs(self.filters) if self.filters else self.store.runs()
+        store = self.open_store()
+        return store.runs(self.filters) if self.filters else store.runs()
+
+
+def _deliver_waiting(store: Store) -> None:
+    """Deliver the measurements that wait on this disk for a store. Print a line about each one that stays."""
+    from rbptrack.tracking import Outbox
+
+    outbox = Outbox(store)
+    if outbox.waiting_folders():
+        try:
+            for delivery in outbox.deliver_waiting():
+                if delivery.error:
+                    print_problem(delivery.line())
+        except RbptrackError as error:  # the command may still work
+            print_problem(str(error))
 
 
 def select_all(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> Selection:

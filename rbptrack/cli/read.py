@@ -69,7 +69,7 @@ def read(
     try:
         runs = selection.runs()
     except BadInput as error:
-        runs = _two_measurements(selection.store, Filters(where, sweep=sweep), models, dataset, error)
+        runs = _two_measurements(selection.open_store(), Filters(where, sweep=sweep), models, dataset, error)
     with spinner(f"reading the ranks of {counted(len(runs), 'measurement')}"):
         page, notes = render_reading(runs, documents=document, tokens=tokens, command=command_line())
     write_whole(out, page)

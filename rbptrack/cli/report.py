@@ -173,7 +173,7 @@ def _save_report(selection: Selection, runs: Runs, analyses: Sequence[Analysis],
     from rbptrack.reporting import save_report
 
     try:
-        return save_report(selection.store, runs, analyses, page, command=command_line(), reading=reading)
+        return save_report(selection.open_store(), runs, analyses, page, command=command_line(), reading=reading)
     except RbptrackError as error:
         print_problem(f"the report is not logged: {error}")
         return ""

@@ -20,7 +20,7 @@ def ui(
     port: Annotated[int, typer.Option(min=1, max=65535, help="port at which the server listens")] = 5000,
 ) -> int:
     """Start MLflow's web page for this tracking store, and print the address of the measurements on it."""
-    store = selection.store
+    store = selection.open_store()
     connection = store.connection
     if connection.is_server and not connection.page_address:
         raise BadInput(f"the page of the tracking store {store.shown_address} is in its workspace: open it there")

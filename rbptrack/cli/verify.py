@@ -33,8 +33,9 @@ def verify(
     from rbptrack.console.progress import spinner
 
     found = []
-    with spinner(f"verifying {selection.store.shown_address}"):
-        for fault in selection.store.verify(repair=repair, since=since.timestamp() if since else 0.0):
+    store = selection.open_store()
+    with spinner(f"verifying {store.shown_address}"):
+        for fault in store.verify(repair=repair, since=since.timestamp() if since else 0.0):
             found.append(fault)
             if format_ == "text":
                 print_text(f"{fault.name} ({fault.run_id[:8]}): {fault.text}")

@@ -40,10 +40,9 @@ def draw(function: str, **arguments: Any) -> bytes:
     """
     import vl_convert
 
+    plain = plain_json(arguments)
     try:
-        picture = (
-            _executor(os.getpid()).submit(getattr(vl_convert, function), **plain_json(arguments)).result(MAX_SECONDS)
-        )
+        picture = _executor(os.getpid()).submit(getattr(vl_convert, function), **plain).result(MAX_SECONDS)
     except BrokenProcessPool as error:
         _executor.cache_clear()
         raise CannotDraw(

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer.main
 
 from rbptrack.base.errors import MeasurementError, StoreAway
 from rbptrack.base.process import Stopped
-from rbptrack.cli.app import main
+from rbptrack.cli.app import app, main
 from tests.conftest import RunCommand
 
-COMMANDS = ["measure", "plan", "demo", "list", "show", "compare", "report", "analyze"]
-COMMANDS += ["models", "datasets", "export", "import", "verify", "sync", "plugins", "ui"]
+COMMANDS = [name for name, command in typer.main.get_group(app).commands.items() if not command.hidden]
 
 
 def test_rbptrack_without_words_prints_help_with_all_commands(run_command: RunCommand) -> None:
