@@ -185,7 +185,7 @@ async function drawExplorer(figure, controls) {
 
 // Fills the table of laws with the rows of a metric and k. k is 0 for cross-entropy.
 function showLaws(lawRows, metric, k) {
-  const rows = lawRows[`${metric}${k}`] ?? [];
+  const rows = lawRows[`${metric}${k}`];
   const rowElements = [...document.querySelectorAll("#laws tbody tr")];
   rows.forEach((texts, i) => {
     [...rowElements[i].cells].forEach((cell, j) => {
@@ -237,7 +237,7 @@ function setText(cell, text) {
 }
 
 function quoteForShell(word) {
-  return /^[\w.@/+-]+$/.test(word) ? word : `'${word}'`;
+  return /^[\w.@/+-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
 }
 
 // Arranges the explorer: laws on the left, their residuals below them, exponents on the right.

@@ -110,7 +110,7 @@ def _lead_values(lead: Analysis | None) -> dict[str, Any]:
     figures = [_figure(report.term(name).title, chart) for name, chart in list(report.figures.items())[:1]]
     explorer = figures[0] if figures else None
     controls = explorer.controls if explorer else None
-    laws = _laws_by_k(report) if controls else None
+    laws = _laws_by_k(report, controls["ks"]) if controls else None
     table = None
     if controls and laws:
         rows = laws.rows[f"rbp{controls['ks'][controls['chosen']]}"]
@@ -131,7 +131,7 @@ class _Laws(NamedTuple):
     Attributes:
         columns: the columns of the table.
         rows: the rows as texts, by metric and k (`rbp10`, `ce0`). Under each key the rows have the same families and
-            datasets in the same order.
+            datasets in the same order. A row has no other texts if there is no law.
 
     """
 
@@ -139,8 +139,8 @@ class _Laws(NamedTuple):
     rows: dict[str, list[list[str]]]
 
 
-def _laws_by_k(report: Report) -> _Laws | None:
-    """Return the columns that lead a report, for each metric and k. Returns None if no columns lead."""
+def _laws_by_k(report: Report, ks: Sequence[int]) -> _Laws | None:
+    """Return the columns that lead a report, for CE and for each k of the slider. Returns None if no columns lead."""
     laws = report.tables.get("laws", pd.DataFrame())
     leading_columns = report.leading_columns if {"family", "dataset", "metric", "k"} <= set(laws) else ()
     texts = {name: _column_texts(report, laws, name) for name in leading_columns if name in laws}
@@ -152,7 +152,7 @@ def _laws_by_k(report: Report) -> _Laws | None:
     row_of_law = dict(zip(zip(keys, cases, strict=True), zip(*texts.values(), strict=True), strict=True))
     empty = [""] * len(texts)
     rows = {}
-    for key in dict.fromkeys(keys):
+    for key in ["ce0", *(f"rbp{k}" for k in ks)]:
         rows[key] = [[*case, *row_of_law.get((key, case), empty)] for case in dict.fromkeys(cases)]
     keys_and_columns = ["family", "dataset", *texts]
     return _Laws([_law_column(report.term(name), name, laws[name]) for name in keys_and_columns], rows)

@@ -94,8 +94,11 @@ def _join_questions(report: Report, frames: dict[str, pd.DataFrame], keys: Seque
             title = column.title
             if names.get(title, column.name) != column.name:  # another question's column has this title
                 title = f"{title} ({column.name})"
+            new_texts = list(zip(row_cases, column.texts, strict=True))
+            if any(texts_by_case[case].get(title, text) != text for case, text in new_texts):
+                title = f"{title} ({titles[question]})"  # another question has other values in a column of this name
             names[title] = column.name
-            for case, text in zip(row_cases, column.texts, strict=True):
+            for case, text in new_texts:
                 texts_by_case[case][title] = text
     rows = [texts_by_case[case] for case in _sort_cases(list(texts_by_case), keys)]
     table = pd.DataFrame(rows, columns=list(names)).fillna("")
