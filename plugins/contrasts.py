@@ -479,14 +479,14 @@ def _clause_of_families(report: Report, families: Sequence[ComparedFamily], metr
     if "level" not in report.questions:
         return ""
     levels = report.frame("level")
-    levels = levels[levels["metric"] == (metric or CE)]
+    levels = levels[levels["metric"] == metric]
     if levels.empty:
         return ""
     pairs = levels[["family", "dataset", "versus"]].drop_duplicates()
-    label = metric_label(metric or CE)
+    label = metric_label(metric)
     if "size_ratio" in report.questions:
         ratios = report.frame("size_ratio")
-        ratios = ratios[(ratios["metric"] == (metric or CE)) & ratios["verdict"].isin(["above", "below"])]
+        ratios = ratios[(ratios["metric"] == metric) & ratios["verdict"].isin(["above", "below"])]
         bounded = ratios[np.isfinite(ratios["high"]) & (ratios["measured"] == "yes")]
         if len(pairs) == 1 and len(bounded) == 1:
             row = bounded.iloc[0]
@@ -495,7 +495,7 @@ def _clause_of_families(report: Report, families: Sequence[ComparedFamily], metr
             return f"{text}, {p_text(row['p_adjusted'])}"
     means = levels[levels["compared"].notna()] if "compared" in levels else levels[:0]
     shown = means if len(means) else levels
-    y = "CE" if label == metric_label(CE) else f"-ln {label}"
+    y = label if metric == CE else f"-ln {label}"
     if len(pairs) > 1:
         noun = _noun_of_families(families)
         texts = {"differs": f"{noun} differ in {y}"}
@@ -521,7 +521,7 @@ def _headline(report: Report, families: Sequence[ComparedFamily], margin: float)
             continue
         compared = _noun_of_families(families) if question == "families" else question
         rows = report.frame(question)
-        metric = headline_metric(rows["metric"]) or CE
+        metric = headline_metric(rows["metric"])
         label = metric_label(metric)
         rows = rows[rows["metric"] == metric].rename(columns={question: "Δα"})
         texts = {
