@@ -29,9 +29,10 @@ from rbptrack.measurement.columns import SAME_TOKENS_COLUMNS
 from rbptrack.ranks import DocumentCounts, FloatArray, RankTable
 from rbptrack.ranks.words import UNKNOWN_TEXT, join_unscored_tokens
 from rbptrack.reporting.templates import compress_text, families_and_datasets, load_template
-from rbptrack.stats.documents import combined_influences, neg_log_rbp
+from rbptrack.stats.documents import combined_influences
 from rbptrack.stats.laws import laws
 from rbptrack.stats.rounding import significant
+from rbptrack.stats.sums import neg_log_rbp
 
 MAX_TOKENS = 20_000
 """The number of tokens that a page shows by default."""
