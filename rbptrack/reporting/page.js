@@ -1,4 +1,3 @@
-"use strict";
 // Draws the figures of the page. The explorer is drawn at once, other figures when the reader unfolds their analyzer.
 // The page holds all data. This script loads nothing.
 
@@ -39,13 +38,6 @@ async function drawFigure(figure) {
 // Reads the specification of a figure from the script element after it.
 async function readSpec(figure) {
   return decompress(figure.parentNode.querySelector("script.spec").textContent);
-}
-
-// Decodes JSON that `compress_text` in page.py compressed with gzip and encoded in base64.
-function decompress(text) {
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const json = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Response(json).json();
 }
 
 async function embed(figure, spec, extraConfig = {}) {
@@ -144,11 +136,7 @@ async function drawExplorer(figure, controls) {
     else params.set("metric", menu.value);
     if (!families.allPressed()) params.set("family", families.pressed().join());
     if (!datasets.allPressed()) params.set("dataset", datasets.pressed().join());
-    try {
-      history.replaceState(null, "", `#${params}`);
-    } catch {
-      // A frame without an address of its own, such as MLflow's, may not change it.
-    }
+    setAddress(params);
     showPdfCommand(chosenK(), families, datasets);
   }
 
