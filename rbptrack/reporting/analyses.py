@@ -1,4 +1,4 @@
-"""Runs analyzers: one after the other for few scored tokens, in parallel processes for many."""
+"""Run analyzers: one after the other for few scored tokens, in parallel processes for many."""
 
 from __future__ import annotations
 

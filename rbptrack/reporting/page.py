@@ -1,4 +1,4 @@
-"""Renders reports as one HTML page. The page contains Vega and all data, and loads nothing from the network.
+"""Render reports as one HTML page. The page contains Vega and all data, and loads nothing from the network.
 
 This module prepares the values of the template. `page.html` makes all HTML, and Jinja escapes all texts. No plugin is
 called.

@@ -1,4 +1,4 @@
-"""Renders the reading page, an HTML file with texts in which each token is coloured by its rank.
+"""Render the reading page, an HTML file with texts in which each token is coloured by its rank.
 
 The page loads nothing from the network. Texts may contain harmful HTML. The page therefore holds them as compressed
 JSON, and `reading.js` inserts them as text. A content security policy forbids all other scripts.

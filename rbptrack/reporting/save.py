@@ -1,4 +1,4 @@
-"""Saves reports in the store, and figures in files."""
+"""Save reports in the store, and figures in files."""
 
 from __future__ import annotations
 

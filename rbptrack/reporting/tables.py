@@ -1,4 +1,4 @@
-"""Formats results as tables with intervals, as CSV, Markdown and LaTeX, and as MLflow metrics."""
+"""Format results as tables with intervals, as CSV, Markdown and LaTeX, and as MLflow metrics."""
 
 from __future__ import annotations
 

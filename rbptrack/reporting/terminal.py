@@ -1,4 +1,4 @@
-"""Prints reports on the terminal."""
+"""Print reports on the terminal."""
 
 from __future__ import annotations
 
