@@ -76,7 +76,8 @@ async function drawExplorer(figure, controls) {
   const { k: kOutput, chosen: slider, metric: menu } = controls.elements;
   const families = createButtonGroup("families", showFamilies);
   const datasets = createButtonGroup("datasets", redraw);
-  const lawRows = await readLawRows();
+  const lawScript = document.getElementById("laws-rows");
+  const lawRows = lawScript && (await decompress(lawScript.textContent)); // the rows by metric and k, such as rbp10
   let view;
   let drawnWidth;
 
@@ -129,7 +130,7 @@ async function drawExplorer(figure, controls) {
     return view.runAsync();
   }
 
-  // Writes the choices into the address, and shows the command that saves this figure as a PDF.
+  // Writes the choices into the address.
   function writeAddress() {
     const params = new URLSearchParams();
     if (chosenK()) params.set("k", chosenK());
@@ -137,7 +138,6 @@ async function drawExplorer(figure, controls) {
     if (!families.allPressed()) params.set("family", families.pressed().join());
     if (!datasets.allPressed()) params.set("dataset", datasets.pressed().join());
     setAddress(params);
-    showPdfCommand(chosenK(), families, datasets);
   }
 
   function readAddress() {
@@ -186,6 +186,7 @@ function showLaws(lawRows, metric, k) {
   }
   document.getElementById("laws-k").textContent = k ? `k = ${k.toLocaleString("en")}` : "cross-entropy";
   document.getElementById("laws-note").hidden = !k;
+  document.getElementById("pdf-k").textContent = k;
 }
 
 // Says below the headline if the figure shows another k than the headline is about. k is 0 for cross-entropy.
@@ -193,25 +194,6 @@ function showOtherK(k) {
   const note = document.getElementById("other-k");
   note.querySelector("b").textContent = k ? `RBP_${k}` : "cross-entropy";
   note.hidden = k === Number(document.querySelector(".lead")?.dataset.k ?? k);
-}
-
-// Shows below the table of laws the flags of the command that saves the figure as a PDF.
-function showPdfCommand(k, families, datasets) {
-  const flags = document.getElementById("pdf-flags");
-  if (!flags) return;
-  const filters = JSON.parse(flags.dataset.filters);
-  if (!families.allPressed()) filters.family = families.pressed().map(quoteForShell).join();
-  if (!datasets.allPressed()) filters.dataset = datasets.pressed().map(quoteForShell).join();
-  const words = Object.entries(filters).map(([name, value]) => `--${name} ${value}`);
-  flags.textContent = [`--k ${k}`, ...words].join(" ");
-  document.getElementById("pdf-note").textContent = k ? "" : " (--k 0 stands for cross-entropy)";
-}
-
-// Returns the texts of the table of laws, by metric and k (such as rbp10), row and column.
-// Returns null if the page has no such table.
-async function readLawRows() {
-  const script = document.getElementById("laws-rows");
-  return script && decompress(script.textContent);
 }
 
 // Sets the text of a cell. The interval of a number is faint. The macro `show_number` in page.html builds the same elements.
@@ -222,10 +204,6 @@ function setText(cell, text) {
   const small = document.createElement("small");
   small.textContent = ends;
   cell.append(small);
-}
-
-function quoteForShell(word) {
-  return /^[\w.@/+-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
 }
 
 // Arranges the explorer: laws on the left, their residuals below them, exponents on the right.

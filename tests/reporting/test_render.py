@@ -231,10 +231,11 @@ def test_render_repeats_the_filters_in_the_command_for_a_figure() -> None:
         [Analysis("power_law", law_report(runs, [1, 10]), leads=True)],
         filters={"where": "ce < 4 and dtype == 'float32'"},
     )
-    assert "rbptrack analyze power_law" in page
-    filters = re.search(r'data-filters="([^"]*)"', page)
-    assert filters
-    assert shlex.split(json.loads(unescape(filters[1]))["where"]) == ["ce < 4 and dtype == 'float32'"]
+    command = re.search(r'<p class="note" id="pdf">.*?<code>(.*?)</code>', page)
+    assert command
+    words = shlex.split(unescape(re.sub("<[^>]*>", "", command[1])))
+    assert words[:5] == ["rbptrack", "analyze", "power_law", "--format", "pdf"]
+    assert words[5:] == ["--k", "10", "--where", "ce < 4 and dtype == 'float32'"]
 
 
 def test_render_explains_columns_of_one_title_below_their_own_tables() -> None:
