@@ -1,1 +1,1 @@
-"""Read the documents of a dataset, tokenise them, and cut them into the sequences that a model reads."""
+"""Reads the documents of a dataset, tokenises them, and cuts them into the sequences that a model reads."""

@@ -1,4 +1,4 @@
-"""Cut tokenised documents into the sequences that a model reads, and decide which tokens are scored."""
+"""Cuts tokenised documents into the sequences that a model reads, and decides which tokens are scored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pandas as pd
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, SequenceRule
-from rbptrack.corpus.tokens import IntArray, Tokens, text_prefix, token_texts
+from rbptrack.corpus.tokens import IntArray, Tokens, num_covering, text_prefix, token_texts
 from rbptrack.ranks.near_copies import near_copy_names
 
 if TYPE_CHECKING:
@@ -87,10 +87,8 @@ class Corpus(Tokens):
     @cached_property
     def is_target(self) -> npt.NDArray[np.bool_]:
         """Whether each token is a target, bool (tokens,)."""
-        changes = np.zeros(len(self.token) + 1, dtype=np.int8)  # of the number of sequences that may score a token
-        changes[self.first] += 1
-        changes[self.stop] -= 1
-        is_target: npt.NDArray[np.bool_] = np.cumsum(changes[:-1], dtype=np.int8).view(np.bool_) & self.scorable
+        is_target: npt.NDArray[np.bool_] = num_covering(self.first, self.stop, len(self.token)) > 0
+        is_target &= self.scorable
         return is_target
 
     def targets(self, low: int, high: int) -> IntArray:
@@ -128,10 +126,7 @@ class Corpus(Tokens):
 
     def _near_copies(self) -> list[str]:
         """Return the group of near copies of each document, or nothing if there are none. Only read tokens count."""
-        changes = np.zeros(len(self.token) + 1, dtype=np.int8)  # of the number of sequences that hold a token
-        np.add.at(changes, self.start, 1)
-        np.add.at(changes, self.stop, -1)
-        unread = np.flatnonzero(np.cumsum(changes[:-1], dtype=np.int8) == 0)
+        unread = np.flatnonzero(num_covering(self.start, self.stop, len(self.token)) == 0)
         num_unread = np.bincount(self.document[unread], minlength=len(self.document_ids))
         token = np.delete(self.token, unread) if len(unread) else self.token  # usually, all tokens are read
         return near_copy_names(token, self.document_lengths - num_unread)

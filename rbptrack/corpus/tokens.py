@@ -1,4 +1,4 @@
-"""Tokenise documents, and find the field and the number of bytes of each token."""
+"""Tokenises documents, and finds the field and the number of bytes of each token."""
 
 from __future__ import annotations
 
@@ -69,12 +69,15 @@ def tokenise(
 
     """
     columns_of_documents: list[tuple[IntArray, IntArray, IntArray]] = []
+    coverage = _Coverage()
+    prefix = text_prefix(tokenizer) if template else np.empty(0, np.int32)
     for batch in _split_into_batches(documents):
         if template:
-            columns_of_documents += _tokenise_conversations(batch, tokenizer, separator, template)
+            conversations = [render_conversation(document, tokenizer, template, separator) for document in batch]
+            columns_of_documents += _tokenise_conversations(batch, conversations, tokenizer, prefix, coverage)
         else:
-            is_first = not columns_of_documents
-            columns_of_documents += _tokenise_texts(batch, tokenizer, separator, check_coverage=is_first)
+            columns_of_documents += _tokenise_texts(batch, tokenizer, separator, coverage)
+    coverage.check()
     token, field, num_bytes = map(np.concatenate, zip(*columns_of_documents, strict=True))
     tokens = Tokens(
         token=token,
@@ -90,13 +93,16 @@ def tokenise(
 
 
 def _tokenise_conversations(
-    documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, separator: str, template: str
+    documents: Sequence[Document],
+    conversations: Sequence[Conversation],
+    tokenizer: PreTrainedTokenizerBase,
+    prefix: IntArray,
+    coverage: _Coverage,
 ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
     """Yield `token`, `field` and `num_bytes` of each document, (tokens,) each, rendered as a conversation."""
-    prefix = text_prefix(tokenizer)
-    conversations = [render_conversation(document, tokenizer, template, separator) for document in documents]
     encoded = _encode(tokenizer, [conversation.text for conversation in conversations], add_special_tokens=False)
     for document, conversation, (ids, offsets) in zip(documents, conversations, encoded, strict=True):
+        coverage.add(conversation.text, offsets)
         if not np.array_equal(ids[: len(prefix)], prefix):
             ids = np.concatenate([prefix, ids])
             offsets = np.concatenate([np.zeros((len(prefix), 2), offsets.dtype), offsets])
@@ -104,14 +110,13 @@ def _tokenise_conversations(
 
 
 def _tokenise_texts(
-    documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, separator: str, *, check_coverage: bool
+    documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, separator: str, coverage: _Coverage
 ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
     """Yield `token`, `field` and `num_bytes` of each document, (tokens,) each."""
     texts = [separator.join(document.fields) for document in documents]
     encoded = _encode(tokenizer, texts, add_special_tokens=True)
-    if check_coverage:
-        _check_texts_are_covered(texts, [offsets for _, offsets in encoded])
     for document, text, (ids, offsets) in zip(documents, texts, encoded, strict=True):
+        coverage.add(text, offsets)
         yield ids, *_fields_and_bytes(document, text, offsets, separator)
 
 
@@ -127,26 +132,34 @@ def _check_tokens_are_known(tokens: Tokens, tokenizer: PreTrainedTokenizerBase) 
         )
 
 
-def _check_texts_are_covered(texts: Sequence[str], offsets: Sequence[IntArray]) -> None:
-    """Raise BadInput if a tokenizer silently leaves out more than a tenth of the texts' visible characters.
+@dataclass
+class _Coverage:
+    """Counts the visible characters of texts, and those that no token covers."""
 
-    `offsets` are those of the tokens of each text, (tokens, 2).
-    """
-    num_visible = 0
-    num_left_out = 0
-    for text, token_offsets in zip(texts, offsets, strict=True):
-        changes = np.zeros(len(text) + 1, np.int64)  # of the number of tokens that cover a character
-        np.add.at(changes, token_offsets[:, 0], 1)
-        np.add.at(changes, token_offsets[:, 1], -1)
-        is_covered = np.cumsum(changes)[:-1] > 0
-        is_visible = np.array([not character.isspace() for character in text], bool)
-        num_visible += int(is_visible.sum())
-        num_left_out += int((is_visible & ~is_covered).sum())
-    if num_left_out > _MAX_LEFT_OUT * num_visible:
-        raise BadInput(
-            f"the tokenizer leaves out {num_left_out / num_visible:.0%} of the texts' characters, because it does not "
-            "know them. Give the model's own tokenizer (model.tokenizer=...)"
-        )
+    num_visible: int = 0
+    num_left_out: int = 0
+
+    def add(self, text: str, offsets: IntArray) -> None:
+        """Count the characters of a text. `offsets` are those of its tokens, (tokens, 2)."""
+        uncovered = np.flatnonzero(num_covering(offsets[:, 0], offsets[:, 1], len(text)) == 0)
+        self.num_visible += sum(map(len, text.split()))
+        self.num_left_out += sum(not text[index].isspace() for index in uncovered.tolist())
+
+    def check(self) -> None:
+        """Raise BadInput if the tokenizer silently leaves out more than a tenth of the visible characters."""
+        if self.num_left_out > _MAX_LEFT_OUT * self.num_visible:
+            raise BadInput(
+                f"the tokenizer leaves out {self.num_left_out / self.num_visible:.0%} of the texts' characters, "
+                "because it does not know them. Give the model's own tokenizer (model.tokenizer=...)"
+            )
+
+
+def num_covering(starts: IntArray, stops: IntArray, length: int) -> IntArray:
+    """Return how many of the ranges start..stop-1 hold each of the numbers 0..length-1, int32 (length,)."""
+    changes = np.zeros(length + 1, np.int32)
+    np.add.at(changes, starts, 1)
+    np.add.at(changes, stops, -1)
+    return np.cumsum(changes, out=changes)[:-1]
 
 
 def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
@@ -172,7 +185,7 @@ def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[
     these bytes becomes a lone surrogate (Python's "surrogateescape"). `rbptrack.base.formatting.readable_text`
     replaces lone surrogates.
     """
-    pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(list(ids))]
+    pieces = [piece or "" for piece in tokenizer.convert_ids_to_tokens(list(ids))]  # None: an id without a token
     if "ByteLevel" in repr(tokenizer.backend_tokenizer.decoder):
         from transformers.convert_slow_tokenizer import bytes_to_unicode
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from rbptrack.config.schema import DatasetConfig
@@ -39,3 +39,20 @@ def corpus_of() -> BuildCorpus:
         return build_corpus(tokenise(documents, tokenizer, config.separator, template), tokenizer, config)
 
     return build
+
+
+def letter_tokenizer(letters: Sequence[str], post_processor: str) -> Any:
+    """Return a tokenizer with one token per letter and the special tokens [UNK], [BOS] and [EOS] (ids 0, 1, 2).
+
+    Args:
+        letters: the letters, or words, that the tokenizer knows.
+        post_processor: what it puts around a text, such as `[BOS] $A`; empty for nothing.
+
+    """
+    words = {"[UNK]": 0, "[BOS]": 1, "[EOS]": 2} | {letter: i + 3 for i, letter in enumerate(letters)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    if post_processor:
+        special_tokens = [("[BOS]", 1), ("[EOS]", 2)]
+        tokenizer.post_processor = processors.TemplateProcessing(single=post_processor, special_tokens=special_tokens)
+    return FastTokenizer(tokenizer_object=tokenizer, unk_token="[UNK]", bos_token="[BOS]", eos_token="[EOS]")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,16 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from tokenizers.decoders import Metaspace
 from tokenizers.models import WordLevel
 
 from rbptrack.base.errors import BadInput
-from rbptrack.config.paths import embedded
 from rbptrack.config.schema import DatasetConfig, SequenceRule
 from rbptrack.corpus.documents import Document
 from rbptrack.corpus.sequences import Corpus, build_corpus
-from rbptrack.corpus.tokens import Tokens, token_texts
-from tests.corpus.conftest import BuildCorpus, FastTokenizer
+from rbptrack.corpus.tokens import Tokens
+from tests.corpus.conftest import BuildCorpus, FastTokenizer, letter_tokenizer
 
 CONFIG = DatasetConfig(name="toy", path="x", split="test", seq_len=8, context=3)
 
@@ -29,23 +26,6 @@ def scored(corpus: Corpus) -> list[tuple[int, int]]:
     """Return document and position of each token that is scored."""
     index = corpus.targets(0, len(corpus.start))
     return list(zip(corpus.document[index].tolist(), corpus.position[index].tolist(), strict=True))
-
-
-def letter_tokenizer(letters: str, post_processor: str) -> Any:
-    """Return a tokenizer with one token per letter and the special tokens [UNK], [BOS] and [EOS] (ids 0, 1, 2).
-
-    Args:
-        letters: the letters that the tokenizer knows.
-        post_processor: what it puts around a text, such as `[BOS] $A`; empty for nothing.
-
-    """
-    words = {"[UNK]": 0, "[BOS]": 1, "[EOS]": 2} | {letter: i + 3 for i, letter in enumerate(letters)}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    if post_processor:
-        special_tokens = [("[BOS]", 1), ("[EOS]", 2)]
-        tokenizer.post_processor = processors.TemplateProcessing(single=post_processor, special_tokens=special_tokens)
-    return FastTokenizer(tokenizer_object=tokenizer, unk_token="[UNK]", bos_token="[BOS]", eos_token="[EOS]")
 
 
 def test_build_corpus_begins_each_sequence_with_the_token_that_begins_a_text(
@@ -207,66 +187,13 @@ def test_prefix_of_a_corpus_is_the_special_tokens_at_the_beginning_of_a_text(
         assert 0 not in sequence
 
 
-def test_tokenise_refuses_texts_of_unknown_tokens(corpus_of: BuildCorpus) -> None:
-    with pytest.raises(BadInput, match=r"\[UNK\].*model\.tokenizer"):
-        corpus_of(["abcd", "efgh"], letter_tokenizer("CGT", ""), CONFIG)
-
-
-def test_tokenise_refuses_unknown_tokens_that_the_tokenizer_does_not_declare(corpus_of: BuildCorpus) -> None:
-    undeclared = FastTokenizer(tokenizer_object=Tokenizer(WordLevel({"<unk>": 0}, unk_token="<unk>")))
-    with pytest.raises(BadInput, match=r"<unk>.*model\.tokenizer"):
-        corpus_of(["abcd", "efgh"], undeclared, CONFIG)
-
-
-@pytest.fixture
-def tokenizer_without_digits() -> Any:
-    """Return a byte-level BPE without an unknown token. It leaves out digits without an error."""
-    vocab = {letter: number for number, letter in enumerate("abcdefghijklmnopqrstuvwxyzĠ")}
-    bpe = Tokenizer(models.BPE(vocab=vocab, merges=[]))
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return FastTokenizer(tokenizer_object=bpe)
-
-
-def test_tokenise_accepts_a_text_with_few_characters_that_the_tokenizer_leaves_out(
-    corpus_of: BuildCorpus, tokenizer_without_digits: Any
-) -> None:
-    corpus_of(["plain words and a 7"], tokenizer_without_digits, DatasetConfig(name="toy", seq_len=8))
-
-
-@pytest.mark.parametrize(
-    ("text", "part_of_message"), [("1234 5678", "leaves out 100%"), ("12345678 words", "leaves out")]
-)
-def test_tokenise_refuses_a_tokenizer_that_leaves_out_most_characters(
-    text: str, part_of_message: str, corpus_of: BuildCorpus, tokenizer_without_digits: Any
-) -> None:
-    with pytest.raises(BadInput, match=part_of_message):
-        corpus_of([text], tokenizer_without_digits, DatasetConfig(name="toy", seq_len=8))
-
-
-def test_tokenise_reports_a_text_on_which_the_tokenizer_fails(corpus_of: BuildCorpus) -> None:
-    """The vocabulary of words lacks the unknown token that the tokenizer names."""
-    words = FastTokenizer(tokenizer_object=Tokenizer(WordLevel({"a": 0, "b": 1}, unk_token="<x>")))
-    with pytest.raises(BadInput, match="fails on a text"):
-        corpus_of(["two words"], words, DatasetConfig(name="toy", seq_len=8))
-
-
-def test_tokenise_refuses_a_document_that_does_not_fit_into_memory(
-    corpus_of: BuildCorpus, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=80_000_000))
-    with pytest.raises(BadInput, match=r"book .*1,000,001"):
-        corpus_of([Document("short", ("two words",)), Document("book", ("x" * 1_000_001,))], tokenizer, CONFIG)
-
-
-def test_token_texts_of_a_byte_level_tokenizer_add_up_to_the_text() -> None:
-    byte_level = FastTokenizer(tokenizer_file=str(embedded("tokenizer/tokenizer.json")))
-    ids = byte_level("def f(x): return the")["input_ids"]
-    assert "".join(token_texts(byte_level, ids)) == "def f(x): return the"
-
-
-def test_token_texts_of_sentencepiece_keep_spaces_and_single_bytes() -> None:
-    """`decode` of one token would lose the space before a word. A byte that is not UTF-8 becomes a surrogate."""
-    pieces = Tokenizer(WordLevel({"▁the": 0, "the": 1, "<0x0A>": 2, "<0xC3>": 3}, unk_token="the"))
-    pieces.decoder = Metaspace()
-    texts = token_texts(FastTokenizer(tokenizer_object=pieces), [0, 1, 2, 3])
-    assert texts == [" the", "the", "\n", "\udcc3"]
+def test_near_copies_are_found_if_a_token_is_in_256_sequences(corpus_of: BuildCorpus) -> None:
+    """Two documents share their first and last 255 words only. All other words are in 256 sequences each."""
+    rng = np.random.default_rng(0)
+    words = letter_tokenizer([f"w{number}" for number in range(2000)], "")
+    words.backend_tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    begin, end, *middles = (rng.integers(2000, size=size) for size in (255, 255, 1000, 1000, 1510))
+    documents = [*(np.concatenate([begin, middle, end]) for middle in middles[:2]), middles[2], middles[2][:1500]]
+    texts = [" ".join(f"w{number}" for number in document) for document in documents]
+    table = corpus_of(texts, words, DatasetConfig(name="toy", seq_len=256, context=255)).document_table()
+    assert table["group"].tolist() == ["document 0", "document 1", "document 2", "document 2"]
