@@ -189,9 +189,11 @@ def _sample_shingles(token: IntArray, lengths: IntArray, distinct: npt.NDArray[n
     """Return the smallest hashes of the shingles of each document, or none for documents that are not `distinct`."""
     ends = np.cumsum(lengths)
     begins = ends - lengths
-    prefix = _count_common_tokens(token, begins, 1, int(lengths.min()))
-    suffix = _count_common_tokens(token, ends - 1, -1, int(lengths.min()) - prefix)
     size = _SHINGLE_TOKENS if token.max() >= _MAX_BYTE_TOKENS else _SHINGLE_BYTES
+    long = lengths >= size + _MIN_COMMON - 1  # shorter documents cannot be near copies
+    shortest = int(lengths[long].min(initial=lengths.max()))
+    prefix = _count_common_tokens(token, begins[long], 1, shortest)
+    suffix = _count_common_tokens(token, ends[long] - 1, -1, shortest - prefix)
     parts = [np.zeros(0, np.uint64)]
     for start in range(0, len(token), _PIECE_TOKENS):
         piece = token[start : start + _PIECE_TOKENS + size - 1].astype(np.uint64)
@@ -233,10 +235,11 @@ def _sorted_distinct(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
 def _count_common_tokens(token: IntArray, at: IntArray, step: int, most: int) -> int:
     """Return with how many equal tokens all documents begin (`step` 1) or end (-1).
 
-    `at` is the index of the first or last token of each document, (documents,). The result is at most `most`.
+    `at` is the index of the first or last token of each document, (documents,). The result is at most `most`, and 0 if
+    there are no documents.
     """
     count = 0
-    while count < most and (token[at + step * count] == token[at[0] + step * count]).all():
+    while len(at) and count < most and (token[at + step * count] == token[at[0] + step * count]).all():
         count += 1
     return count
 

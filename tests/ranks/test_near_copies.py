@@ -48,6 +48,14 @@ def test_instructions_that_begin_all_documents_are_ignored() -> None:
     assert groups_of(documents) == list(range(50))
 
 
+def test_instructions_are_ignored_if_some_documents_are_too_short_to_be_copies() -> None:
+    rng = np.random.default_rng(0)
+    instructions = rng.integers(VOCABULARY, size=300)
+    documents = [np.concatenate([instructions, rng.integers(VOCABULARY, size=100)]) for _ in range(30)]
+    documents += [np.zeros(0, np.int64), rng.integers(VOCABULARY, size=1), rng.integers(VOCABULARY, size=10)]
+    assert groups_of(documents) == list(range(33))
+
+
 def test_short_documents_are_copies_only_if_they_are_equal() -> None:
     documents = [[5000, 2], [5000, 2], [5000, 3], [5000, 2, 1, 4, 5], [5000, 2, 1, 4, 6], []]
     assert groups_of([np.array(document) for document in documents]) == [0, 0, 2, 3, 4, 5]
