@@ -123,23 +123,15 @@ class Resolver:
         dataset = config.dataset
         if not dataset.shorten:
             return config, ()
-        models = [(config.model, weights)]
+        limits = [(max_sequence_length(weights), "the model")]
         if config.reference is not None and reference is not None:
-            models.append((config.reference, reference))
-        max_lengths = {}
-        for model, pinned in models:
-            if max_length := max_sequence_length(pinned):
-                max_lengths[model.name] = max_length
+            limits.append((max_sequence_length(reference), f"the reference {config.reference.name}"))
         if served is not None:
-            max_lengths[config.model.server] = served.max_length
-        name = min(max_lengths, key=max_lengths.__getitem__, default="")
-        if not name or not MIN_SEQ_LEN <= max_lengths[name] < dataset.seq_len:
+            limits.append((served.max_length, "the server"))
+        length, reader = min((limit for limit in limits if limit[0]), default=(0, ""))
+        if not MIN_SEQ_LEN <= length < dataset.seq_len:
             return config, ()
-        length = max_lengths[name]
         context = max(1, dataset.context * length // dataset.seq_len)
-        reader = f"the reference {name}"
-        if name in (config.model.name, config.model.server):
-            reader = "the model" if name == config.model.name else "the server"
         note = f"sequences have {length} tokens instead of {dataset.seq_len}, the most that {reader} can read"
         return replace(config, dataset=replace(dataset, seq_len=length, context=context)), (note,)
 

@@ -148,16 +148,16 @@ def _sbatch_option(name: str, value: str) -> str:
 
 def _max_array_size() -> int:
     """Return the largest number of tasks of a SLURM array."""
-    match = re.search(r"^MaxArraySize\s*=\s*(\d+)", _ask_slurm("scontrol", "show", "config"), re.MULTILINE)
+    match = re.search(r"^MaxArraySize\s*=\s*(\d+)", _ask_slurm("scontrol", "show", "config").stdout, re.MULTILINE)
     return int(match[1]) if match else _MAX_ARRAY_SIZE
 
 
-def _ask_slurm(*command: str) -> str:
-    """Return what a command of SLURM prints; an empty text if the command is not installed."""
+def _ask_slurm(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of SLURM. If it is not installed, it has no output. Raises BadInput if it takes too long."""
     try:
-        return subprocess.run(command, capture_output=True, check=False, text=True, timeout=_SLURM_SECONDS).stdout
+        return subprocess.run(command, capture_output=True, check=False, text=True, timeout=_SLURM_SECONDS)
     except FileNotFoundError:
-        return ""
+        return subprocess.CompletedProcess(command, 0, "", "")
     except subprocess.TimeoutExpired as error:
         raise BadInput(
             f"launch=slurm: SLURM does not answer ({command[0]} took more than {_SLURM_SECONDS:.0f} s). Run this "
@@ -171,7 +171,13 @@ def _refuse_running_array(folder: Path, fingerprints: Collection[str]) -> None:
         array_id, *array_fingerprints = file.read_text().split()
         if file.parent != folder and set(array_fingerprints).isdisjoint(fingerprints):
             continue
-        if _ask_slurm("squeue", "--noheader", f"--jobs={array_id}").strip():
+        answer = _ask_slurm("squeue", "--noheader", f"--jobs={array_id}")
+        if answer.returncode and "invalid job id" not in answer.stderr.lower():  # SLURM has forgotten an old array
+            raise BadInput(
+                f"launch=slurm: squeue does not say whether the SLURM array {array_id} still runs: "
+                f"{' '.join(answer.stderr.split())}. Run the command again when SLURM answers"
+            )
+        if answer.stdout.strip():
             raise BadInput(
                 f"the SLURM array {array_id} is still running, and it measures some of these cells or belongs to a "
                 "sweep of this name. Its results are kept. Run the command again when it has ended, or after "

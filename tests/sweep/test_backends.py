@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,16 @@ def test_slurm_accepts_the_same_cells_after_the_array_has_ended(
     queue.write_text("")
     write_slurm_script(store, tmp_path / "launch" / "first", three_cells[:2])
     assert (tmp_path / "launch" / "first" / "job.sh").exists()
+
+
+@pytest.mark.parametrize(("reason", "accepts"), [("Invalid job id specified", True), ("Unable to contact", False)])
+def test_slurm_takes_an_array_as_ended_only_if_squeue_says_so(
+    reason: str, accepts: bool, store: Store, three_cells: list[Cell], queue: Path, tmp_path: Path
+) -> None:
+    write_command(tmp_path / "squeue", f"echo slurm_load_jobs error: {reason} >&2; exit 1")
+    with nullcontext() if accepts else pytest.raises(BadInput):
+        write_slurm_script(store, tmp_path / "launch" / "first", three_cells[:2])
+    assert (tmp_path / "launch" / "first" / "job.sh").exists() == accepts
 
 
 def python_command(code: str) -> list[str]:

@@ -148,6 +148,16 @@ def test_resolve_shortens_sequences_to_the_maximum_of_the_reference(configs: Con
     assert cell.config.dataset.seq_len == 64
 
 
+def test_resolve_shortens_sequences_to_the_shorter_of_two_models_of_one_name(
+    configs: Configs, local_models: str
+) -> None:
+    options = (f"reference.tokenizer={embedded('tokenizer')}", "model.family=m", "model.size=1", "reference.family=m")
+    for model, reference in (("long", "short"), ("short", "long")):
+        names = (f"model=./{model}", f"reference=./{reference}", "reference.size=1")
+        cell = resolve(*configs(*names, local_models, *options))
+        assert cell.config.dataset.seq_len == 64
+
+
 def test_resolve_keeps_an_explicit_sequence_length_above_the_models_maximum(
     configs: Configs, local_models: str
 ) -> None:
