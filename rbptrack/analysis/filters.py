@@ -76,7 +76,8 @@ def _no_measurement_error(rows: pd.DataFrame, column: str, patterns: Sequence[st
     names = shortened_list(list(dict.fromkeys(rows[column].dropna())))
     families = [pattern for pattern in patterns if column == "model" and (rows["family"] == pattern).any()]
     suggested = suggestion([f"'{family}/*'" for family in families])
-    return BadInput(f"no measurement has {column}={','.join(patterns)}.{suggested} {holder} {names}")
+    values = f"{holder} {names}" if names else f"No measurement has a {column}"
+    return BadInput(f"no measurement has {column}={','.join(patterns)}.{suggested} {values}")
 
 
 def family_size_names(frame: pd.DataFrame) -> pd.Series[str]:

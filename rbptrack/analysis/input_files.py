@@ -246,7 +246,7 @@ def read_pairs(path: str, key: str, value: str, *, option: str, optional: bool =
         return {}
     pairs: dict[str, str] = {}
     for place, row in rows:
-        if row.get(key_column) in (None, "") or row.get(value_column) in (None, ""):
+        if _is_missing(row.get(key_column)) or _is_missing(row.get(value_column)):
             fault = f"a row needs both {key_column} and {value_column}; this row has {', '.join(row)[:200]}"
             raise BadInput(f"{file}, {place}: {fault}")
         name = str(row[key_column])
@@ -256,6 +256,10 @@ def read_pairs(path: str, key: str, value: str, *, option: str, optional: bool =
     return pairs
 
 
+def _is_missing(value: object) -> bool:
+    return value in (None, "") or value != value  # NaN is unequal to itself
+
+
 def _read_rows_or_entries(file: Path, key: str) -> list[tuple[str, dict[str, Any]]]:
     """Return the place and the cells of each row of a table, or of each entry of a JSON object of objects.
 
@@ -263,12 +267,10 @@ def _read_rows_or_entries(file: Path, key: str) -> list[tuple[str, dict[str, Any
     """
     if file.suffix.lower() != ".json":
         return read_rows(file)
-    content = load_json(file)
+    content = load_json(file, finite=False)
     if not isinstance(content, dict):
         return _normalise_rows(file, _rows_of_list(content, file))
     if not all(isinstance(entry, dict) for entry in content.values()):
         raise BadInput(f"{file} is neither a list of objects nor an object of objects")
-    return [
-        (name[:60], {key: name} | {_column_name(column): value for column, value in entry.items()})
-        for name, entry in content.items()
-    ]
+    rows = _normalise_rows(file, content)
+    return [(name[:60], row | {key: name}) for name, row in rows]

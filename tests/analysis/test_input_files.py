@@ -99,6 +99,24 @@ def test_read_pairs_reads_param_count_of_the_papers_authors(tmp_path: Path) -> N
     assert pairs == {"EleutherAI/pythia-70m": "18915328", "gpt2": "85056000"}
 
 
+def test_read_pairs_takes_the_outer_key_before_a_column_of_its_name(tmp_path: Path) -> None:
+    file = write_file(tmp_path / "s.json", '{"m/x": {"model": "other", "S": 6}}')
+    assert read_pairs(str(file), "model", "S", option="sizes") == {"m/x": "6"}
+
+
+@pytest.mark.parametrize("text", ['{"m/x": {"S": 5, "s": 6}}', '{"m/x": {"S": NaN}}', '[{"model": "m", "S": NaN}]'])
+def test_read_pairs_refuses_repeated_and_missing_values(text: str, tmp_path: Path) -> None:
+    for name in ("s.json", "s.jsonl"):
+        file = write_file(tmp_path / name, text)
+        with pytest.raises(BadInput):
+            read_pairs(str(file), "model", "S", option="sizes")
+
+
+def test_read_pairs_ignores_other_columns_that_are_not_finite(tmp_path: Path) -> None:
+    file = write_file(tmp_path / "s.json", '{"m/x": {"S": 6, "loss": NaN}}')
+    assert read_pairs(str(file), "model", "S", option="sizes") == {"m/x": "6"}
+
+
 def test_read_pairs_of_optional_column_that_is_missing_is_empty(tmp_path: Path) -> None:
     file = write_file(tmp_path / "param_count.json", PARAM_COUNT)
     assert read_pairs(str(file), "model", "vocab_size", option="sizes", optional=True) == {}
