@@ -47,7 +47,7 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
     The main process measures, and the other processes wait. The main process must hold the whole model (not sharded by
     FSDP or DeepSpeed ZeRO-3). If a measurement fails, its metrics are NaN, a warning is logged, and the training goes
     on. If the tracking store cannot be reached, the measurement waits in mlruns/cells, and the next command of rbptrack
-    delivers it, without the tags that link it with the Trainer's run.
+    delivers it.
 
     Args:
         texts: the texts to measure; each is one document.
@@ -125,7 +125,9 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         """Measure the model, and add its RBP_k and CE to the metrics of the evaluation."""
         metrics: dict[str, float] = kwargs["metrics"]
         # Every evaluation has a metric such as `eval_runtime`, which shows the prefix of its metrics.
-        prefix = next((name.removesuffix("_runtime") for name in metrics if name.endswith("_runtime")), "eval")
+        # A metric of the user's may end in `_runtime`, too, but it begins with the prefix and is therefore longer.
+        prefixes = [name.removesuffix("_runtime") for name in metrics if name.endswith("_runtime")]
+        prefix = min(prefixes, key=len, default="eval")
         # With several evaluation sets, the prefix is for example `eval_code`. RBP_k and CE do not depend on the set, so
         # the sets of one step share a measurement. A set that has it already begins another evaluation.
         set_name = prefix if prefix.startswith("eval_") else ""
@@ -176,8 +178,7 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
             try:
                 measurement.log(**self._store_options)
             except Exception as error:
-                reason = f"{type(error).__name__}: {first_line(error)}"
-                log.warning("logging of step %d failed: %s", state.global_step, reason)
+                log.warning("step %d is not logged: %s: %s", state.global_step, type(error).__name__, first_line(error))
         metrics = {name: value for name, value in measurement.metrics().items() if not name.endswith("_se")}
         metrics["rank_ce"] = metrics.pop("ce")  # the user's own metric may be called `eval_ce`
         return metrics

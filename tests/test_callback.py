@@ -239,6 +239,16 @@ def test_evaluation_sets_of_one_step_share_a_measurement_and_later_evaluations_m
     assert evaluate(callback, trainer, second, "eval_text", 2) == ce_of_second
 
 
+def test_callback_takes_the_prefix_of_the_evaluation_and_not_that_of_a_metric_of_the_user(
+    trained: tuple[Trainer, Any, str],
+) -> None:
+    trainer, tokenizer, _ = trained
+    metrics = {"test_model_runtime": 2.0, "test_runtime": 1.0}
+    callback = RankCallback(TEXTS, tokenizer, seq_len=64)
+    callback.on_evaluate(trainer.args, TrainerState(), TrainerControl(), metrics=metrics, model=trainer.model)
+    assert "test_rank_ce" in metrics
+
+
 @pytest.mark.parametrize("texts", [None, "one text", ["", ""], [3]])
 def test_callback_refuses_texts_that_cannot_be_measured(texts: Any) -> None:
     tokenizer = AutoTokenizer.from_pretrained(embedded("tokenizer"))

@@ -8,6 +8,7 @@ from typing import get_args
 
 import yaml
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.keys import key_types
@@ -32,18 +33,28 @@ def refuse_altered_texts(file: Path, section: str) -> None:
         types = [key_types()[name] for name in names if name in key_types()]
         if not types or str not in (types[0], *get_args(types[0])):
             continue
-        values = OmegaConf.create(f"value: {scalar.value}")
-        value = dict(OmegaConf.to_container(values, resolve=False))["value"]  # type: ignore[arg-type]
+        value = _value_in_yaml(scalar)
         if value is not None and str(value) != scalar.value:
-            name = key.rpartition(".")[2]
             raise BadInput(
-                f"{file}, line {scalar.start_mark.line + 1}: {name} must be a text, but {scalar.value[:60]} is another "
-                f'value in YAML ({str(value)[:60]}). Put it in quotes: {name}: "{scalar.value[:60]}"'
+                f"{file}, line {scalar.start_mark.line + 1}: {key.rpartition('.')[2]} must be a text, but "
+                f"{scalar.value[:60]} is another value in YAML ({str(value)[:60]}). Put it in quotes: "
+                f'"{scalar.value[:60]}"'
             )
 
 
+def _value_in_yaml(scalar: yaml.ScalarNode) -> object:
+    """Return the value that Hydra reads for a plain scalar; None if it has none, or another program explains why."""
+    try:
+        values = OmegaConf.to_container(OmegaConf.create(f"value: {scalar.value}"), resolve=False)
+    except yaml.constructor.ConstructorError:  # `=`, which has a meaning of its own in YAML
+        return "no text"
+    except (OmegaConfBaseException, yaml.YAMLError):  # Hydra explains a wrong interpolation, such as `${size`
+        return None
+    return dict(values)["value"]  # type: ignore[arg-type]
+
+
 def _plain_scalars(node: yaml.Node | None, key: str) -> Iterator[tuple[str, yaml.ScalarNode]]:
-    """Yield the dotted key of each value that is written without quotes. The elements of a list have its key."""
+    """Yield the dotted key of each value without quotes and without a tag. The elements of a list have its key."""
     if isinstance(node, yaml.MappingNode):
         for name, value in node.value:
             yield from _plain_scalars(value, f"{key}.{name.value}")
@@ -51,4 +62,6 @@ def _plain_scalars(node: yaml.Node | None, key: str) -> Iterator[tuple[str, yaml
         for value in node.value:
             yield from _plain_scalars(value, key)
     elif isinstance(node, yaml.ScalarNode) and not node.style:
-        yield key, node
+        tag_of_plain_value = yaml.SafeLoader("").resolve(yaml.ScalarNode, node.value, (True, False))
+        if node.tag == tag_of_plain_value:  # otherwise it has a tag of its own, such as `!!str 1.10`
+            yield key, node

@@ -1,4 +1,4 @@
-"""Measure a corpus with an engine in constant memory, and save finished work to disk while it runs."""
+"""Measures a corpus with an engine in constant memory, and saves finished work to disk while it runs."""
 
 from __future__ import annotations
 

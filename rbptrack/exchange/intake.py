@@ -1,4 +1,4 @@
-"""Add the checked measurements and scores of an importer to a store."""
+"""Adds the checked measurements and scores of an importer to a store."""
 
 from __future__ import annotations
 

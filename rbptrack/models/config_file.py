@@ -1,4 +1,4 @@
-"""Check that transformers uses the settings in a model's config.json that change its numbers."""
+"""Checks that transformers uses the settings in a model's config.json that change its numbers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rbptrack.models.checkpoint import local_file
 from rbptrack.sources.model_files import read_json_object
 from rbptrack.sources.pin import Pinned
 
-_FACTORS = {
+_FACTORS = (
     # the part of each head that is rotated with the position
     *("partial_rotary_factor", "rotary_pct"),
     # factors of embeddings, of scores of attention, of each layer's contribution and of logits
     *("embedding_multiplier", "scale_emb", "attention_multiplier", "residual_multiplier", "scale_depth"),
     *("logits_scaling", "logit_scale", "lm_head_multiplier"),
-}
+)
 """Settings of several architectures that have no effect if they are 1."""
-_EFFECTS = {
+_EFFECTS = (
     *_FACTORS,
     # positions: the number of values that are rotated, their base, how they are paired, layers without rotation
     *("rotary_dim", "rotary_emb_base", "rope_local_base_freq", "use_mrope", "no_rope_layers", "alibi"),
@@ -32,7 +32,7 @@ _EFFECTS = {
     *("attn_logit_softcapping", "attention_logit_cap", "clip_qkv", "qk_ln"),
     # embeddings that are scaled, and logits that are limited
     *("scale_embedding", "final_logit_softcapping"),
-}
+)
 """Settings of several architectures. A class without code for one of them would leave it out without a word."""
 _ROPE = ("rope_parameters", "rope_scaling")
 

@@ -1,4 +1,4 @@
-"""Choose a model's device, set the precision of its matrix products, and measure free memory."""
+"""Chooses a model's device, sets the precision of its matrix products, and measures free memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build the tokenizer that the keys of a GGUF file describe, with the rules that llama.cpp has for them."""
+"""Builds the tokenizer that the keys of a GGUF file describe, with the rules that llama.cpp has for them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _MAX_NAMES = 4  # the largest number of keys that an error names
 _ROLES = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 
 _NO_EFFECT = {
-    # the tokens, and keys of the other kind of tokenizer
-    *("tokens", "pre", "merges", "scores"),
+    # keys of the other kind of tokenizer
+    *("pre", "merges", "scores"),
     # ends of generated texts
     *("eot_token_id", "eom_token_id", "eog_token_ids"),
     # tokens of tasks that fill a gap in a text, and of models that classify
@@ -35,7 +35,7 @@ _NO_EFFECT = {
     *(f"fim_{name}_token_id" for name in ("pre", "suf", "mid", "pad", "rep", "sep")),
     *("seperator_token_id", "separator_token_id", "mask_token_id", "cls_token_id", "token_type_count"),
 }
-"""Keys that do not change how a text is split, with the reason."""
+"""Keys that do not change how a text is split."""
 _ALLOWED_VALUES: dict[str, Any] = {
     "add_sep_token": False,
     "remove_extra_whitespaces": False,
@@ -105,7 +105,7 @@ def load_gguf_tokenizer(header: GgufHeader) -> PreTrainedTokenizerBase:
     from transformers import PreTrainedTokenizerFast
 
     keys = Keys(header, _PREFIX, _REMEDY)
-    tokens = _token_list(header)
+    tokens = _token_list(keys)
     types = _typed_list(keys, "token_type", int, len(tokens))
     if any(token_type not in _TOKEN_TYPES for token_type in types):
         raise keys.wrong("token_type", "numbers from 1 to 6")
@@ -146,8 +146,11 @@ def check_gguf_tokens(name: str, header: GgufHeader, tokenizer: PreTrainedTokeni
     Special tokens and up to 1% of the ordinary tokens may have other names, because converters spell some tokens
     differently. Raises BadInput if more than 1% of the ordinary tokens differ.
     """
-    tokens = _token_list(header)
-    types = header.values.get(f"{_PREFIX}token_type") or [_ORDINARY] * len(tokens)
+    keys = Keys(header, _PREFIX, _REMEDY)
+    tokens = _token_list(keys)
+    types = [_ORDINARY] * len(tokens)
+    if keys.value("token_type") is not None:
+        types = _typed_list(keys, "token_type", int, len(tokens))
     ordinary_ids = [token_id for token_id, token_type in enumerate(types) if token_type == _ORDINARY]
     token_by_id = {token_id: token.replace(SPACE, " ") for token, token_id in tokenizer.get_vocab().items()}
     renamed = sum(token_by_id.get(token_id) != tokens[token_id].replace(SPACE, " ") for token_id in ordinary_ids)
@@ -159,13 +162,18 @@ def check_gguf_tokens(name: str, header: GgufHeader, tokenizer: PreTrainedTokeni
         )
 
 
-def _token_list(header: GgufHeader) -> list[str]:
-    tokens = header.values.get(f"{_PREFIX}tokens")
-    if not isinstance(tokens, list) or not tokens:
-        raise header.refuse("it has no tokenizer (tokenizer.ggml.tokens)", _REMEDY)
+def _token_list(keys: Keys) -> list[str]:
+    """Return the tokens in the order of their ids. Raises BadInput if there are none, or one appears twice."""
+    tokens = keys.value("tokens")
+    if not isinstance(tokens, list) or not tokens or not _are_texts(tokens):
+        raise keys.refuse("it has no tokenizer (tokenizer.ggml.tokens)")
     if len(set(tokens)) < len(tokens):
-        raise header.refuse("its list of tokens has a token twice", _REMEDY)
+        raise keys.refuse("its list of tokens has a token twice")
     return tokens
+
+
+def _are_texts(values: Sequence[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _typed_list(keys: Keys, name: str, kind: type, length: int) -> list[Any]:
@@ -195,7 +203,7 @@ def _byte_level(keys: Keys, tokens: Sequence[str]) -> tuple[Tokenizer, bool]:
     if keys.flag("add_space_prefix", default=False):
         raise keys.wrong("add_space_prefix", "false for this kind of tokenizer")
     lines = keys.value("merges")
-    pairs = [tuple(line.split(" ")) for line in lines] if isinstance(lines, list) else []
+    pairs = [tuple(line.split(" ")) for line in lines] if isinstance(lines, list) and _are_texts(lines) else []
     if not pairs or any(len(pair) != 2 for pair in pairs):
         raise keys.wrong("merges", "a list of pairs of tokens")
     ids = {token: token_id for token_id, token in enumerate(tokens)}

@@ -1,4 +1,4 @@
-"""Read the output head of a model: weight, bias, scale and softcap."""
+"""Reads the output head of a model: weight, bias, scale and softcap."""
 
 from __future__ import annotations
 

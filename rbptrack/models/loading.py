@@ -1,4 +1,4 @@
-"""Load a causal language model's weights from the Hub or from a folder."""
+"""Loads a causal language model's weights from the Hub or from a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compute ranks from hidden states. Only a chunk of logits is in memory at any time."""
+"""Computes ranks from hidden states. Only a chunk of logits is in memory at any time."""
 
 from rbptrack.scoring.comparison import PairScorer
 from rbptrack.scoring.head import Head

@@ -1,4 +1,4 @@
-"""Compute ranks in constant memory: at most the logits of one chunk of tokens are in memory at any time.
+"""Computes ranks in constant memory: at most the logits of one chunk of tokens are in memory at any time.
 
 There are three ways from hidden states to scores:
 

@@ -1,4 +1,4 @@
-"""Cache tables and lines of text that take long to compute, in rbptrack's cache folder."""
+"""Caches tables and lines of text that take long to compute, in rbptrack's cache folder."""
 
 from __future__ import annotations
 

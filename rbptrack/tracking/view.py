@@ -58,7 +58,7 @@ def view_tag(metrics: Collection[str], previous: str = "") -> str:
     text = json.dumps(state, sort_keys=True, separators=(",", ":"))
     packed_state = "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
     now = int(time.time() * 1000)
-    previous_view = json.loads(previous) if previous.startswith("{") else {}
+    previous_view = _read_object(previous)
     if previous_view.get("state") == packed_state:
         return previous
     view = {
@@ -75,7 +75,7 @@ def with_colours(datasets: Iterable[str], text: str) -> dict[str, str]:
 
     The first datasets are left out if the result as JSON would be longer than a tag may be.
     """
-    colours: dict[str, str] = json.loads(text) if text.startswith("{") else {}
+    colours = _read_object(text)
     for dataset in datasets:
         if dataset not in colours:
             unused = [colour for colour in _PALETTE if colour not in colours.values()]
@@ -83,3 +83,12 @@ def with_colours(datasets: Iterable[str], text: str) -> dict[str, str]:
     while len(json.dumps(colours)) > _MAX_TAG_LENGTH:
         del colours[next(iter(colours))]
     return colours
+
+
+def _read_object(text: str) -> dict[str, Any]:
+    """Return the JSON object in the value of a tag. It is empty if the value is damaged."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -268,17 +268,23 @@ def test_compose_names_a_key_that_a_config_lacks(model_configs: Path) -> None:
 
 def test_compose_refuses_a_text_of_a_config_that_yaml_alters(model_configs: Path) -> None:
     for number, line in enumerate(
-        ["revision: 123e4567", "revision: 1.10", "tokenizer: 0123", "max_memory: {cpu: 1_0}"]
+        ["revision: 123e4567", "revision: 1.10", "tokenizer: 0123", "max_memory: {cpu: 1_0}", "tokenizer: ="]
     ):
         (model_configs / f"number{number}.yaml").write_text(f"family: x\nsize: 1m\npath: /m\n{line}\n")
         with pytest.raises(BadInput, match=rf"number{number}\.yaml, line 4"):
             compose([f"model=number{number}"])
     (model_configs / "quoted.yaml").write_text(
-        'family: 2024\nsize: "1.10"\npath: /m\nrevision: "123e4567"\nseed: 0x10\n'
+        'family: 2024\nsize: "1.10"\npath: /m\nrevision: !!str 1.20\nseed: 0x10\n'
     )
     (config,) = compose(["model=quoted"])
-    assert (config.model.family, config.model.size, config.model.revision) == ("2024", "1.10", "123e4567")
+    assert (config.model.family, config.model.size, config.model.revision) == ("2024", "1.10", "1.20")
     assert config.model.seed == 16
+
+
+def test_compose_refuses_a_wrong_interpolation_in_a_config(model_configs: Path) -> None:
+    (model_configs / "wrong.yaml").write_text("family: x\nsize: 1m\npath: /m\nrevision: ${size\n")
+    with pytest.raises(BadInput):
+        compose(["model=wrong"])
 
 
 def test_compose_refuses_a_config_that_is_not_utf_8(tmp_path: Path) -> None:

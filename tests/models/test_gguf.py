@@ -252,6 +252,8 @@ def test_load_tokenizer_follows_add_bos_token_whatever_the_rule_implies(adds: bo
         ("model", "bert"),
         ("merges", None),
         ("merges", ["a b c"]),
+        ("merges", [7, 8]),
+        ("tokens", [1, 2]),
         ("merges", ["Ġ nowhere"]),
         ("tokens", ["a", "a"]),
         ("token_type", [1, 1]),

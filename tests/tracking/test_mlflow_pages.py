@@ -118,6 +118,22 @@ def test_save_view_marks_charts_of_other_metrics_as_deleted(
     assert "tokens_per_second" in deleted
 
 
+@pytest.mark.parametrize("damaged", ["{", "", "[]", "3"])
+def test_deliver_and_save_view_replace_tags_that_are_damaged(
+    damaged: str, store: Store, client: MlflowClient, write_cell: WriteCell
+) -> None:
+    Outbox(store).deliver(write_cell())
+    store.save_view()
+    experiment = measurement_experiment(client)
+    for name in experiment.tags:
+        if "olour" in name or "View" in name:
+            client.set_experiment_tag(experiment.experiment_id, name, damaged)
+    opened_again = Store(store.uri)
+    Outbox(opened_again).deliver(write_cell(2000))
+    opened_again.save_view()
+    assert saved_view(client)[1]["compareRunCharts"]
+
+
 def test_view_page_opens_the_saved_view(store: Store, write_cell: WriteCell) -> None:
     Outbox(store).deliver(write_cell())
     assert store.save_view().endswith("viewStateShareKey=rbptrack")

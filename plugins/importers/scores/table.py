@@ -30,8 +30,9 @@ def read_table(path: Path) -> Iterator[Item]:
             )
         shots = next((row[name] for name in _SHOTS_COLUMNS if row.get(name) not in (None, "")), None)
         model = row["model"]
-        if isinstance(model, str) and plain_value(row.get("seed")) not in (None, 0):
-            model = f"{model}-seed{row['seed']}"
+        seed = plain_value(row.get("seed"))
+        if isinstance(model, str) and seed not in (None, 0):
+            model = f"{model}-seed{seed}"
         unread_columns |= dict.fromkeys(name for name in row if name not in (*_TABLE_COLUMNS, *SETTINGS))
         yield Score(
             model,

@@ -1,4 +1,4 @@
-"""Write one CSV per dataset. Replace it with your own format."""
+"""Writes one CSV per dataset. Replace it with your own format."""
 
 from pathlib import Path
 
