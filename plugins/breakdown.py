@@ -372,7 +372,7 @@ def _draw(report: Report) -> None:
         if question not in report.questions:
             continue
         rows = report.frame(question)
-        metric = CE if question == "level" else headline_metric(rows["metric"]) or CE
+        metric = CE if question == "level" else headline_metric(rows["metric"])
         rows = rows[rows["metric"] == metric]
         rows["panel"] = rows["dataset"] + ": " + rows["by"]
         title = title.format(metric_label(metric))

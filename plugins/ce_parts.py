@@ -202,7 +202,6 @@ class CeParts(Analyzer):
                 _add_shares(report, family, sums)
         report.notes += reading.notes
         if not rows:
-            report.notes.append("No measurement has ranks.")
             return report
         report.tables["parts"] = pd.DataFrame(rows)
         report.headline = _headline(report)

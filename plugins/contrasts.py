@@ -58,7 +58,6 @@ from rbptrack.stats import (
     Row,
     ce_and_neg_log_rbp,
     combination,
-    crossing,
     estimates,
     first_smallest,
     homogeneity,
@@ -67,7 +66,6 @@ from rbptrack.stats import (
     laws_by_metric,
     mean_over_datasets,
     mean_over_families,
-    middle_of_common_values,
     missing_interval_clause,
     neg_log_rbp,
     paired_difference,
@@ -92,11 +90,6 @@ GLOSSARY: Glossary = {
         "improve with size",
         "size ratio",
     ),
-    "middle_ratio": Term(
-        "size ratio in the middle of the values that both families have, instead of at the largest size",
-        "size ratio in the middle",
-    ),
-    "crossing": Term("size at which the laws of both families cross", "crossing"),
     "largest": Term("the largest model of the other family (versus)", "largest model"),
     "S_equal": Term("the size of this family that has the value of this model by the laws", "equal S"),
     "measured": Term("whether the equal size lies between the sizes of this family that were measured", "within sizes"),
@@ -360,34 +353,28 @@ def _compare_levels(report: Report, first: ComparedFamily, second: ComparedFamil
 
 
 def _compare_sizes(report: Report, first: ComparedFamily, second: ComparedFamily, primary: str) -> None:
-    """Add the sizes at which the laws of two families have equal values."""
+    """Add the sizes at which one law has the value that the other law has at its largest size."""
     for metric in first.laws:
-        if metric in second.laws:
-            better, other = better_first(first, second, metric)
-            _compare_sizes_of_metric(report, better, other, metric, is_primary=metric == primary)
-
-
-def _compare_sizes_of_metric(
-    report: Report, better: ComparedFamily, other: ComparedFamily, metric: str, *, is_primary: bool
-) -> None:
-    law, reference = better.laws[metric], other.laws[metric]
-    minus = better.minus(other)
-    keys = {**better.keys_beside(other), "metric": metric}
-    of_test: dict[str, Any] = {"primary": is_primary, "null": 0.0, "show": np.exp}
-    ratio = size_ratio(law, reference, float(reference.s[-1]), minus)
-    if ratio is not None:
-        equal = float(reference.s[-1] * np.exp(ratio.ln_ratio.value))
-        measured = "yes" if law.spans(equal) else "no"
-        beside = {"largest": other.family.models[-1], "S_equal": equal, "measured": measured}
-        ends = (ratio.low, ratio.high)
-        report.add("size_ratio", ratio.ln_ratio, **keys, **of_test, ends=ends, beside=beside)
-    middle = middle_of_common_values(law, reference)
-    ratio = size_ratio(law, reference, middle, minus) if middle > 0 else None
-    if ratio is not None:
-        report.add("middle_ratio", ratio.ln_ratio, **keys, **of_test, ends=(ratio.low, ratio.high))
-    place = crossing(law, reference, minus)
-    if np.isfinite(place.high):
-        report.add("crossing", place.value, **keys, ends=(place.low, place.high))
+        if metric not in second.laws:
+            continue
+        better, other = better_first(first, second, metric)
+        law, reference = better.laws[metric], other.laws[metric]
+        largest = float(reference.s[-1])
+        ratio = size_ratio(law, reference, largest, better.minus(other))
+        if ratio is not None:
+            equal = largest * float(np.exp(ratio.ln_ratio.value))
+            measured = "yes" if law.spans(equal) else "no"
+            report.add(
+                "size_ratio",
+                ratio.ln_ratio,
+                **better.keys_beside(other),
+                metric=metric,
+                primary=metric == primary,
+                null=0.0,
+                show=np.exp,
+                ends=(ratio.low, ratio.high),
+                beside={"largest": other.family.models[-1], "S_equal": equal, "measured": measured},
+            )
 
 
 def _comparable_groups(families: Sequence[ComparedFamily]) -> list[list[ComparedFamily]]:
@@ -479,14 +466,14 @@ def _clause_of_families(report: Report, families: Sequence[ComparedFamily], metr
     if "level" not in report.questions:
         return ""
     levels = report.frame("level")
-    levels = levels[levels["metric"] == (metric or CE)]
+    levels = levels[levels["metric"] == metric]
     if levels.empty:
         return ""
     pairs = levels[["family", "dataset", "versus"]].drop_duplicates()
-    label = metric_label(metric or CE)
+    label = metric_label(metric)
     if "size_ratio" in report.questions:
         ratios = report.frame("size_ratio")
-        ratios = ratios[(ratios["metric"] == (metric or CE)) & ratios["verdict"].isin(["above", "below"])]
+        ratios = ratios[(ratios["metric"] == metric) & ratios["verdict"].isin(["above", "below"])]
         bounded = ratios[np.isfinite(ratios["high"]) & (ratios["measured"] == "yes")]
         if len(pairs) == 1 and len(bounded) == 1:
             row = bounded.iloc[0]
@@ -495,7 +482,7 @@ def _clause_of_families(report: Report, families: Sequence[ComparedFamily], metr
             return f"{text}, {p_text(row['p_adjusted'])}"
     means = levels[levels["compared"].notna()] if "compared" in levels else levels[:0]
     shown = means if len(means) else levels
-    y = "CE" if label == metric_label(CE) else f"-ln {label}"
+    y = label if metric == CE else f"-ln {label}"
     if len(pairs) > 1:
         noun = _noun_of_families(families)
         texts = {"differs": f"{noun} differ in {y}"}
@@ -521,7 +508,7 @@ def _headline(report: Report, families: Sequence[ComparedFamily], margin: float)
             continue
         compared = _noun_of_families(families) if question == "families" else question
         rows = report.frame(question)
-        metric = headline_metric(rows["metric"]) or CE
+        metric = headline_metric(rows["metric"])
         label = metric_label(metric)
         rows = rows[rows["metric"] == metric].rename(columns={question: "Δα"})
         texts = {

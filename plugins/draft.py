@@ -45,6 +45,7 @@ GLOSSARY: Glossary = {
     "alpha": Term("exponent of -ln acceptance = A S^-alpha", "α", ".3f"),
     "reference": "the large model",
     "length": "number of tokens of a draft",
+    "best_length": Term("the number of tokens of a draft at which the speed-up is largest", "best length"),
     "cost": Term("time of a step of the draft model divided by the time of a call of the reference", form=".3f"),
     "independent": Term("tokens per call if each token were accepted independently of the others", form=".2f"),
 }
@@ -114,7 +115,7 @@ class Draft(Analyzer):
         if "speed_up" in report.questions:
             speed_ups = report.frame("speed_up")
             best = speed_ups.iloc[first_largest(speed_ups["speed_up"].to_numpy(np.float64))]
-            drafts = f"with drafts of {counted(int(best['length']), 'token')}"
+            drafts = f"with drafts of {counted(int(best['best_length']), 'token')}"
             speed_up = format_number(best["speed_up"], ".2f")
             draft = f"{best['family']}-{best['size']} on {best['dataset']}"
             if best["speed_up"] > 1:
@@ -158,7 +159,7 @@ class Draft(Analyzer):
             if np.isfinite(cost):
                 best_length = 1 + first_largest(speed_ups)
                 largest = tokens_per_call(size_sums, best_length, time=best_length * cost + 1)
-                report.add("speed_up", largest, **keys, beside={"length": best_length, "cost": cost})
+                report.add("speed_up", largest, **keys, beside={"best_length": best_length, "cost": cost})
             else:
                 sizes_without_cost.append(family.labels[i])
         if sizes_without_cost:

@@ -289,7 +289,6 @@ class Emergence(Analyzer):
                 answers += self._add_answers(report, family, sizes, i, k)
         report.notes += reading.notes
         if not windows:
-            report.notes.append("No measurement has ranks in which windows can be counted.")
             return report
         report.notes.append(HOW_TO_READ)
         report.tables["windows"] = pd.DataFrame(windows)

@@ -45,7 +45,6 @@ from rbptrack.stats import (
 )
 
 GLOSSARY: Glossary = {
-    "alpha": Term("exponent of A S^-α", "α"),
     "bend": Term("coefficient of (ln S)^2 in a fit of ln y; above 0 the law bends upward", form="+.3g"),
     "p_of_bend": Term("p-value of a bend of 0, for this law alone", "p", ".3f"),
     "fit": "the outcome of the test at the 5% level; empty if no bend was found",
@@ -91,7 +90,6 @@ class Forms(Analyzer):
                 report.notes.append(f"{family}: {clause}.")
             for metric, law in by_metric.items():
                 keys = {**family.keys, "metric": metric}
-                report.add("alpha", law.alpha, **keys, beside={"R2": law.r2})
                 bend = law.bend()
                 report.add("bend", bend, **keys, beside={"p_of_bend": bend.p(), "fit": bend_text(law)})
                 _add_floor(report, keys, law)

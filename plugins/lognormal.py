@@ -321,7 +321,6 @@ class Lognormal(Analyzer):
                 _add_lines(report, family, family.s[usable], fits)
         report.notes += reading.notes
         if not implied:
-            report.notes.append("No measurement has ranks that can be fitted.")
             return report
         report.tables["implied"] = pd.DataFrame(implied)
         report.headline = _headline(report, most_documents)

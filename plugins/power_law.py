@@ -398,13 +398,12 @@ class PowerLaw(Analyzer):
     def _headline_without_laws(self, report: Report) -> str:
         """Say what values were measured, and that there are too few sizes for a law."""
         metric = headline_metric(report.questions)
-        if not metric:
+        if metric not in report.questions:
             return f"A law in size needs at least {MIN_SIZES} sizes of one family. The notes say what was left out."
         values = report.frame(metric)[metric]
-        models = (
-            f"is {range_text(values, '.3f')} over {len(values)} measurements" if len(values) > 1 else "was measured"
-        )
-        text = f"{metric_label(metric)} {models}. A law in size needs at least {MIN_SIZES} sizes of one family."
+        over = f" over {len(values)} measurements" if len(values) > 1 else ""
+        text = f"{metric_label(metric)} is {range_text(values, '.3f')}{over}."
+        text += f" A law in size needs at least {MIN_SIZES} sizes of one family."
         if report.frame(metric)["family"].nunique() >= MIN_SIZES:
             text += " To give models one family, measure with model.family=NAME again, or use rbptrack label."
         return text
@@ -414,7 +413,7 @@ class PowerLaw(Analyzer):
 
         A caution follows if laws bend or mispredict their largest size.
         """
-        if not metric:
+        if "alpha" not in report.questions:
             return ""
         label = metric_label(metric)
         alpha = report.frame("alpha")

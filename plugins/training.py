@@ -3,11 +3,6 @@
 The change is the exponent at a large D minus the exponent at a small D, over the sizes that have checkpoints at both.
 Of all pairs of D with enough sizes in common, the one with the largest ratio is used. The law of the ratio is fitted:
 its exponent is the change. An error that both exponents have in common, from models or from documents, cancels.
-
-The analyzer also fits y = E + A S^-alpha + B D^-beta (Hoffmann et al., arXiv 2203.15556, eq. 2) to all checkpoints of a
-family. y is cross-entropy or -ln RBP_k. The report contains how well this form describes the checkpoints, but not its
-exponents. No interval of them is known to cover: checkpoints of one model deviate from the law together, and different
-exponents describe the same checkpoints nearly equally well (arXiv 2605.08541).
 """
 
 from __future__ import annotations
@@ -27,7 +22,6 @@ from rbptrack.analysis import (
     Report,
     Runs,
     Term,
-    counted,
     differing_facts,
     join_clauses,
     listed,
@@ -39,9 +33,8 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import facets
 from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, FloatArray, metric_label, rbp_name
-from rbptrack.stats import MIN_SIZES, ce_and_neg_log_rbp, fit_form, laws, laws_by_metric
+from rbptrack.stats import MIN_SIZES, ce_and_neg_log_rbp, laws, laws_by_metric
 
-POWERS = "A * S**-size_exponent + B * D**-token_exponent"
 GLOSSARY: Glossary = {
     "alpha": Term("exponent of the law in size over the checkpoints of one D", "α at D", ".4f"),
     "change": Term(
@@ -56,8 +49,6 @@ GLOSSARY: Glossary = {
     ),
     "last_D": Term("the larger D", "to D", ".3g"),
     "D": "training tokens",
-    "largest_deviation": Term("the largest abs(measured / law - 1) over the checkpoints", "largest deviation", ".1%"),
-    "checkpoints": "number of fitted checkpoints",
     "sizes": "number of sizes of the fit",
     "y": "CE in nats, or -ln RBP_k",
 }
@@ -66,7 +57,7 @@ Sizes = dict[float, DocumentCounts]
 
 
 class Training(Analyzer):
-    """Laws in size and training tokens over checkpoints, and exponents in size at each number of training tokens."""
+    """Exponents in size at each number of training tokens, and their change over training."""
 
     k: tuple[PositiveInt, ...] = HEADLINE_KS
     """the k of RBP_k, in addition to cross-entropy"""
@@ -77,9 +68,8 @@ class Training(Analyzer):
         frame = frame[frame["non_embedding_params"].notna() & (frame["training_tokens"] > 0).fillna(False)]
         frame = frame[frame.groupby(["family", "dataset"])["training_tokens"].transform("nunique") > 1]
         if not len(frame):
-            report.notes.append("No family has checkpoints at several numbers of training tokens.")
+            report.notes.append("No family of known S has checkpoints at several numbers of training tokens.")
             return report
-        laws_of_checkpoints = []
         points = []
         groups, report.notes = _comparable_checkpoints(frame)
         for family, dataset, rows in groups:
@@ -90,17 +80,12 @@ class Training(Analyzer):
             self._add_changes(report, by_tokens, family=family, dataset=dataset)
             for metric, y in self._logged_values(rows):
                 keys: dict[str, Any] = {"family": family, "dataset": dataset, "metric": metric}
-                law = _fit_checkpoints(report, keys, rows, y)
-                if law is not None:
-                    laws_of_checkpoints.append(keys | law)
                 columns = {"size": rows["size"], "S": rows["non_embedding_params"], "D": rows["training_tokens"]}
                 points.append(pd.DataFrame(keys | columns | {"y": y}))
         if not points:
             report.notes.append("No metric was logged for all checkpoints of a family.")
             return report
         report.tables["points"] = pd.concat(points, ignore_index=True)
-        if laws_of_checkpoints:
-            report.tables["law"] = pd.DataFrame(laws_of_checkpoints)
         _draw(report)
         report.notes = list(dict.fromkeys(report.notes))  # a note that several D share appears once
         report.headline = _headline(report)
@@ -172,30 +157,6 @@ def _widest_pair(by_tokens: dict[float, Sizes]) -> tuple[float, float] | None:
 
     pairs = sorted(combinations(sorted(by_tokens), 2), key=lambda pair: pair[0] / pair[1])
     return next((pair for pair in pairs if can_be_compared(*pair)), None)
-
-
-def _fit_checkpoints(report: Report, keys: dict[str, str], rows: pd.DataFrame, y: FloatArray) -> dict[str, Any] | None:
-    """Fit the law of one metric in size and tokens. y: CE or -ln RBP_k of each checkpoint, (rows,).
-
-    Returns:
-        The columns of the table `law`. None, with a note in the report, if the checkpoints are too few.
-
-    """
-    s = rows["non_embedding_params"].to_numpy(np.float64)
-    d = rows["training_tokens"].to_numpy(np.float64)
-    sizes = len(np.unique(s))
-    values_of_d = len(np.unique(d))
-    if sizes < 3 or values_of_d < 3 or len(rows) < 8:
-        report.notes.append(
-            f"{keys['family']} on {keys['dataset']}: the law in size and tokens needs 8 checkpoints of 3 sizes at 3 "
-            f"values of D; there are {len(rows)} of {counted(sizes, 'size')} at {counted(values_of_d, 'value')} of D."
-        )
-        return None
-    fitted = fit_form(f"E + {POWERS}", s, y, d, with_intervals=False)
-    if fitted.parameters["E"].value < 0:
-        fitted = fit_form(POWERS, s, y, d, with_intervals=False)
-    deviation = float(np.abs(y / fitted.curve(s, d) - 1).max())
-    return {"R2": fitted.r2, "largest_deviation": deviation, "checkpoints": len(y), "sizes": sizes}
 
 
 def _draw(report: Report) -> None:

@@ -47,7 +47,7 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
     The main process measures, and the other processes wait. The main process must hold the whole model (not sharded by
     FSDP or DeepSpeed ZeRO-3). If a measurement fails, its metrics are NaN, a warning is logged, and the training goes
     on. If the tracking store cannot be reached, the measurement waits in mlruns/cells, and the next command of rbptrack
-    delivers it.
+    delivers it, without the tags that link it with the Trainer's run.
 
     Args:
         texts: the texts to measure; each is one document.
@@ -178,7 +178,8 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
             try:
                 measurement.log(**self._store_options)
             except Exception as error:
-                log.warning("step %d is not logged: %s: %s", state.global_step, type(error).__name__, first_line(error))
+                reason = f"{type(error).__name__}: {first_line(error)}"
+                log.warning("logging of step %d failed: %s", state.global_step, reason)
         metrics = {name: value for name, value in measurement.metrics().items() if not name.endswith("_se")}
         metrics["rank_ce"] = metrics.pop("ce")  # the user's own metric may be called `eval_ce`
         return metrics

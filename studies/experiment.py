@@ -23,8 +23,8 @@ import numpy as np
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats import Law, laws
-from rbptrack.stats.documents import Statistic, SumsLike
 from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.sums import Statistic, SumsLike
 
 ROOT = Path(__file__).parent.parent
 

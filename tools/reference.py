@@ -65,9 +65,9 @@ plugins. On the site that `make docs` builds, this page shows all signatures.
 
 ::: rbptrack.stats.estimate.Estimate
 
-::: rbptrack.stats.documents
-    options:
-      members: [estimate, Sums]
+::: rbptrack.stats.documents.estimate
+
+::: rbptrack.stats.sums.Sums
 
 ::: rbptrack.stats.laws
     options:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from rbptrack.ranks import CE, RankTable, parse_rbp_name, rbp_name
 _TOP_K_FOLDER = re.compile(r"top([1-9]\d{0,9})")
 _RBP_KEY = re.compile(r"(?i)rbp_\d+")
 _SAME_NUMBER = 1e-6  # largest difference between two copies of a number; the model's CE is in every top<k>
-_MAX_CE = 1000.0  # nats; a larger -ln p of a token stands for infinity and is refused
+_MAX_CE = 1000.0  # nats; a larger -ln p stands for infinity and is refused
 _MAX_VOCAB = 2**31 - 1  # the ranks in a rank table are int32
 
 
@@ -116,8 +115,8 @@ def _read_measurement(
                 raise BadInput(f"{file}, {key[:40]}: k must be a whole number from 1 to 9,999,999,999")
             if not name or value is None:
                 continue
-            if not isinstance(value, int | float) or isinstance(value, bool) or not _is_finite(value):
-                raise BadInput(f"{file}, {key}: must be a finite number; got {str(value)[:40]}")
+            if not isinstance(value, int | float) or isinstance(value, bool) or not -_MAX_CE < value < _MAX_CE:
+                raise BadInput(f"{file}, {key}: must be a number below {_MAX_CE:g}; got {str(value)[:40]}")
             if abs(numbers.get(name, value) - value) > _SAME_NUMBER:
                 raise BadInput(
                     f"{file}, {key} is {value!r}, but the same number is {numbers[name]!r} in {places[name]}"
@@ -147,13 +146,6 @@ def _metric_name(key: str, k: int) -> str:
     if key == "indicator":
         return rbp_name(k)
     return key.lower() if parse_rbp_name(key.lower()) else ""
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # the number has hundreds of digits
-        return False
 
 
 def _make_rank_table(rows: Any, vocab_size: int, file: Path) -> RankTable:

@@ -37,7 +37,7 @@ from rbptrack.measurement.columns import COLUMN_PARTS, LAW_COLUMNS
 from rbptrack.measurement.parts import Subject
 from rbptrack.ranks import DocumentCounts, FloatArray, MissingColumn, rbp_ks
 from rbptrack.ranks.names import check_ks
-from rbptrack.stats.documents import only_totals
+from rbptrack.stats.sums import only_totals
 
 T = TypeVar("T")
 

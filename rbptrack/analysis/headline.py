@@ -11,7 +11,7 @@ import pandas as pd
 
 from rbptrack.analysis.report import MEAN, Report
 from rbptrack.base.formatting import counted, estimate_text, format_number, p_text
-from rbptrack.ranks.names import parse_rbp_name
+from rbptrack.ranks.names import CE, parse_rbp_name
 from rbptrack.stats.estimate import LEVEL
 from rbptrack.stats.rounding import first_smallest
 
@@ -22,11 +22,11 @@ HEADLINE_K = 10
 def headline_metric(metrics: Iterable[str]) -> str:
     """Return the metric that headlines are about: RBP_10, or the RBP_k whose k is nearest to 10 on a logarithmic axis.
 
-    Its tests are adjusted for the number of laws, and not for the other k. Returns an empty text without RBP_k.
+    Its tests are adjusted for the number of laws, and not for the other k. Returns CE if no metric is an RBP_k.
     """
     ks = {name: k for name in metrics if (k := parse_rbp_name(name)) is not None}
     if not ks:
-        return ""
+        return CE
     return list(ks)[first_smallest([abs(log(k / HEADLINE_K)) for k in ks.values()])]
 
 

@@ -22,7 +22,7 @@ from rbptrack.ranks import HEADLINE_KS, DocumentCounts, RankHistogram, RankTable
 from rbptrack.ranks.columns import check_columns
 from rbptrack.ranks.names import check_ks
 from rbptrack.ranks.words import word_surprisal
-from rbptrack.stats.documents import TOTALS
+from rbptrack.stats.sums import TOTALS
 
 _MAX_SHOWN = 60  # the most rows that are printed when `Runs` is displayed
 
@@ -245,7 +245,7 @@ class Runs:
         """Count tokens, nats and the hits at each k in each document of one run, or in each group if groups are known.
 
         A hit is a token with rank <= k. The counts are kept in memory for the next analyzer. A run that was imported
-        without ranks has one row with its totals; the document number of this row is `stats.documents.TOTALS`.
+        without ranks has one row with its totals; the document number of this row is `stats.sums.TOTALS`.
 
         Raises:
             Unreadable: the rank table cannot be read.

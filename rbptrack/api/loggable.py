@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from rbptrack.base.errors import StoreAway, StoreRefuses
+from rbptrack.base.errors import RbptrackError, StoreAway, StoreRefuses
 from rbptrack.base.formatting import compact
 from rbptrack.config.check import check_name
 from rbptrack.figures.charts import rank_distribution, themed
@@ -119,7 +119,8 @@ class LoggableMeasurement:
         """Log the measurement as a run in a tracking store. Returns the run ID.
 
         If the store already has a measurement of this model on this dataset with equal ranks, no second run is made.
-        While an MLflow run is active, tags link this run and the measurement with each other.
+        While an MLflow run is active, tags link this run and the measurement with each other. A measurement that waits
+        on this disk because its store does not answer is delivered later without this link.
 
         Args:
             tracking_uri: the address of the tracking store; default: MLFLOW_TRACKING_URI, or else MLflow's own store
@@ -130,9 +131,11 @@ class LoggableMeasurement:
                 default: the active run, if there is one. It is a run of the store that `mlflow.get_tracking_uri` names.
 
         Raises:
-            BadInput: the store cannot be written.
-            StoreAway: the store does not answer. The measurement waits in mlruns/cells for the next command.
-            StoreRefuses: the store refuses the request. The measurement waits in mlruns/cells for the next command.
+            BadInput: the store cannot be written, or the run that trains the model does not exist.
+            StoreAway: a store does not answer. If it is that of the measurement, the measurement waits in mlruns/cells
+                for the next command.
+            StoreRefuses: a store refuses the request. If it is that of the measurement, the measurement waits in
+                mlruns/cells for the next command.
 
         """
         record = read_measurement(self.folder)
@@ -154,7 +157,11 @@ class LoggableMeasurement:
                 raise type(error)(message) from error
         training_run_id = training_run_id or active_run_id()
         if training_run_id:
-            link_training_run(outbox.store, run_id, training_run_id)
+            try:
+                link_training_run(outbox.store, run_id, training_run_id)
+            except RbptrackError as error:
+                message = f"the measurement is logged, but not linked with the run {training_run_id}: {error}"
+                raise type(error)(message) from error
         return run_id
 
     @property

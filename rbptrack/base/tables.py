@@ -1,4 +1,4 @@
-"""Reads the rows of tables: CSV, JSON and Parquet. Cells of a CSV are texts, because a guess of their type loses some.
+"""Read the rows of tables: CSV, JSON and Parquet. Cells of a CSV are texts, because a guess of their type loses some.
 
 pandas and `datasets` read None and NA as missing, 007 as 7 and 2020-01-01 as a time. All functions here take a function
 that opens the file, and raise ValueError, OSError or EOFError if the file is damaged. The message names the line, if

@@ -1,1 +1,1 @@
-"""Reads the documents of a dataset, tokenises them, and cuts them into the sequences that a model reads."""
+"""Read the documents of a dataset, tokenise them, and cut them into the sequences that a model reads."""

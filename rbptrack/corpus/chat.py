@@ -1,4 +1,4 @@
-"""Renders a prompt and its answer with a model's chat template, and finds the answer in the rendered text."""
+"""Render a prompt and its answer with a model's chat template, and find the answer in the rendered text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the rows of data files. Only named columns are read, and the cells of CSV files are read as texts."""
+"""Read the rows of data files. Only named columns are read, and the cells of CSV files are read as texts."""
 
 from __future__ import annotations
 

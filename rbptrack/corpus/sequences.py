@@ -1,4 +1,4 @@
-"""Cuts tokenised documents into the sequences that a model reads, and decides which tokens are scored."""
+"""Cut tokenised documents into the sequences that a model reads, and decide which tokens are scored."""
 
 from __future__ import annotations
 

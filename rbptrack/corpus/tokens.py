@@ -1,4 +1,4 @@
-"""Tokenises documents, and finds the field and the number of bytes of each token."""
+"""Tokenise documents, and find the field and the number of bytes of each token."""
 
 from __future__ import annotations
 

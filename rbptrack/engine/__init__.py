@@ -1,4 +1,4 @@
-"""Measures a corpus with an engine. This package does not use MLflow or config files."""
+"""Measure a corpus with an engine. This package does not use MLflow or config files."""
 
 from rbptrack.engine.engine import Engine, EngineFailed
 from rbptrack.engine.measure import Ranked, measure

@@ -1,4 +1,4 @@
-"""Groups sequences of similar length into padded batches, and maps each target to the hidden state that predicts it."""
+"""Group sequences of similar length into padded batches, and map each target to the hidden state that predicts it."""
 
 from __future__ import annotations
 

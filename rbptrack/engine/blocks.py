@@ -1,4 +1,4 @@
-"""Cuts a corpus into sections and batches, and keeps the scores of an unfinished section on disk as blocks.
+"""Cut a corpus into sections and batches, and keep the scores of an unfinished section on disk as blocks.
 
 A section is a range of consecutive sequences. Within a section, sequences are sorted by falling length and grouped into
 batches. A block holds the scores of consecutive sequences in this order. It is written completely or not at all. The

@@ -1,4 +1,4 @@
-"""Puts the scores of batches into the order of the text, and writes them to disk, while the engine computes.
+"""Put the scores of batches into the order of the text, and write them to disk, while the engine computes.
 
 The work is done in two threads, so that a GPU never waits for it. One thread puts scores into place and hands over the
 finished table, the other one writes blocks.

@@ -1,4 +1,4 @@
-"""Measures a corpus with an engine in constant memory, and saves finished work to disk while it runs."""
+"""Measure a corpus with an engine in constant memory, and save finished work to disk while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chooses the sizes of batches and chunks for the memory of a device, and measures the largest memory in use."""
+"""Choose the sizes of batches and chunks for the memory of a device, and measure the largest memory in use."""
 
 from __future__ import annotations
 

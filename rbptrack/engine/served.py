@@ -1,4 +1,4 @@
-"""Scores batches with a model that a vLLM server runs, and chooses how many requests are sent at once.
+"""Score batches with a model that a vLLM server runs, and choose how many requests are sent at once.
 
 Each sequence is one request. It holds the ids of the tokens, and the answer holds their ranks and log-probabilities.
 """

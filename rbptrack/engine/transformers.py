@@ -1,4 +1,4 @@
-"""Runs batches through a model of transformers, in one or several threads.
+"""Run batches through a model of transformers, in one or several threads.
 
 Several threads run a small model on a CPU, each with its own batch. If all threads shared the operations of one batch,
 they would wait for each other after every small operation. A large model on a CPU, and a model on a GPU, run one batch

@@ -1,4 +1,4 @@
-"""Exports and imports measurements: bundles with ranks, and files of other programs."""
+"""Export and import measurements: bundles with ranks, and files of other programs."""
 
 from rbptrack.exchange.archive import is_bundle
 from rbptrack.exchange.bundle import export_bundle, import_bundle

@@ -1,4 +1,4 @@
-"""Reads the zip file of a bundle. Nothing is unpacked before the names and sizes of all entries are checked."""
+"""Read the zip file of a bundle. Nothing is unpacked before the names and sizes of all entries are checked."""
 
 from __future__ import annotations
 

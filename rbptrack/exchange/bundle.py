@@ -1,4 +1,4 @@
-"""Writes and reads bundles. A bundle is a zip file with the records and tables of measurements, without code."""
+"""Write and read bundles. A bundle is a zip file with the records and tables of measurements, without code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the faults of a measurement that was unpacked from a bundle."""
+"""Find the faults of a measurement that was unpacked from a bundle."""
 
 from __future__ import annotations
 

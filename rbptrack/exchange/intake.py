@@ -1,4 +1,4 @@
-"""Adds the checked measurements and scores of an importer to a store."""
+"""Add the checked measurements and scores of an importer to a store."""
 
 from __future__ import annotations
 

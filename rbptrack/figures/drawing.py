@@ -1,4 +1,4 @@
-"""Draws Vega-Lite charts as SVG, PNG or PDF in a child process.
+"""Draw Vega-Lite charts as SVG, PNG or PDF in a child process.
 
 vl-convert uses the JavaScript engine V8, which reserves about 70 GB of address space. V8 aborts the process in which it
 runs if this space is not available (for example under `ulimit -v`), or if the kernel forbids executable memory. No

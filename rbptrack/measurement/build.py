@@ -23,7 +23,8 @@ from rbptrack.measurement.files import DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FIL
 from rbptrack.measurement.parts import MAX_TEXT_LENGTH, Result
 from rbptrack.ranks import COLUMNS, COUNTED_COLUMNS, RankHistogram, RankSums, RankTable, log_grid
 from rbptrack.ranks.near_copies import note_on_near_copies
-from rbptrack.stats.documents import ce_and_rbp, covariance, influences
+from rbptrack.stats.documents import covariance, influences
+from rbptrack.stats.sums import ce_and_rbp
 
 _TOLERANCE = 1e-6  # relative and absolute; another processor may round differently
 

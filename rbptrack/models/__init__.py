@@ -1,1 +1,1 @@
-"""Loads causal language models with transformers, splits each into backbone and output head, and checks both."""
+"""Load causal language models with transformers, split each into backbone and output head, and check both."""

@@ -1,4 +1,4 @@
-"""Makes a tokenizer begin and end texts with the tokens for which its files ask."""
+"""Make a tokenizer begin and end texts with the tokens for which its files ask."""
 
 from __future__ import annotations
 

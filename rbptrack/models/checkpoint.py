@@ -1,4 +1,4 @@
-"""Checks a model's files, and checks that the loaded weights are the weights in the files."""
+"""Check a model's files, and check that the loaded weights are the weights in the files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that transformers uses the settings in a model's config.json that change its numbers."""
+"""Check that transformers uses the settings in a model's config.json that change its numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chooses a model's device, sets the precision of its matrix products, and measures free memory."""
+"""Choose a model's device, set the precision of its matrix products, and measure free memory."""
 
 from __future__ import annotations
 

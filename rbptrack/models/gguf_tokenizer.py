@@ -1,4 +1,4 @@
-"""Builds the tokenizer that the keys of a GGUF file describe, with the rules that llama.cpp has for them."""
+"""Build the tokenizer that the keys of a GGUF file describe, with the rules that llama.cpp has for them."""
 
 from __future__ import annotations
 

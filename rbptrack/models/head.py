@@ -1,4 +1,4 @@
-"""Reads the output head of a model: weight, bias, scale and softcap."""
+"""Read the output head of a model: weight, bias, scale and softcap."""
 
 from __future__ import annotations
 

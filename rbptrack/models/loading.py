@@ -1,4 +1,4 @@
-"""Loads a causal language model's weights from the Hub or from a folder."""
+"""Load a causal language model's weights from the Hub or from a folder."""
 
 from __future__ import annotations
 

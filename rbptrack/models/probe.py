@@ -1,4 +1,4 @@
-"""Checks a loaded model on a few tokens.
+"""Check a loaded model on a few tokens.
 
 The hidden states of a token must not depend on later tokens, on padding or on the length of the batch. The logits must
 equal states times head. Otherwise the ranks could look plausible and be wrong.

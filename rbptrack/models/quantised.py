@@ -1,4 +1,4 @@
-"""Reads which quantisation a model has, and converts quantised weights to the type of the computation."""
+"""Read which quantisation a model has, and convert quantised weights to the type of the computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds fast tokenizers from the vocabularies of sentencepiece, which tokenizer.model and GGUF files hold."""
+"""Build fast tokenizers from the vocabularies of sentencepiece, which tokenizer.model and GGUF files hold."""
 
 from __future__ import annotations
 

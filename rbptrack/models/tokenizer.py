@@ -1,4 +1,4 @@
-"""Loads a model's tokenizer with transformers, and makes sure that it follows the rules in its files."""
+"""Load a model's tokenizer with transformers, and make sure that it follows the rules in its files."""
 
 from __future__ import annotations
 

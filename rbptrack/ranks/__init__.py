@@ -1,4 +1,4 @@
-"""Stores ranks, and computes metrics from them without running a model again.
+"""Store ranks, and compute metrics from them without running a model again.
 
 A `RankTable` has one row for each scored token. A `RankHistogram` holds the number of tokens with each rank.
 `DocumentCounts` holds the number of tokens, the nats and the hits of each document.

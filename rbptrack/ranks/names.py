@@ -1,4 +1,4 @@
-"""Makes and parses the names of metrics (`ce`, `rbp_10`, `rbp_10_se`), and chooses and checks values of k."""
+"""Make and parse the names of metrics (`ce`, `rbp_10`, `rbp_10_se`), and choose and check values of k."""
 
 from __future__ import annotations
 

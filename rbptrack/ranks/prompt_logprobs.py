@@ -1,4 +1,4 @@
-"""Reads the ranks and log-probabilities of the tokens of a prompt from a response of vLLM.
+"""Read the ranks and log-probabilities of the tokens of a prompt from a response of vLLM.
 
 vLLM's `rank` is the number of entries that are at least as likely as the token (`(x >= values).sum()` in
 vllm/v1/sample/ops), so it is the paper's rank. The number of ties is unknown.

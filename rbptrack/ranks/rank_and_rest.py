@@ -1,4 +1,4 @@
-"""Splits cross-entropy exactly into a part that the ranks determine and a remainder: CE = E[ln R] + E[-ln(p R)].
+"""Split cross-entropy exactly into a part that the ranks determine and a remainder: CE = E[ln R] + E[-ln(p R)].
 
 p is the target's probability and R its rank, ties included. At least R entries have a probability of at least p, so
 p R <= 1. Both parts are therefore at least 0, and E[ln R] is a lower bound of CE. E[ln R] is the sum of all 1 - RBP_k,

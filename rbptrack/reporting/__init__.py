@@ -1,4 +1,4 @@
-"""Runs analyzers, and shows their reports as HTML pages, terminal tables, figure files and runs in the store."""
+"""Run analyzers, and show their reports as HTML pages, terminal tables, figure files and runs in the store."""
 
 from rbptrack.reporting.analyses import Analysis, run_analyzers
 from rbptrack.reporting.comparison import comparison_report

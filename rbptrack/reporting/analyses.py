@@ -1,11 +1,10 @@
-"""Runs analyzers: one after the other for few scored tokens, in parallel processes for many."""
+"""Run analyzers: one after the other for few scored tokens, in parallel processes for many."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import pickle
-import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -32,7 +31,6 @@ class Analysis:
         problem: one line that says why the analyzer failed; empty if it did not fail.
         trace: the traceback of an unexpected error; empty if no such error occurred.
         leads: whether the page begins with the headline, first figure and results of this report.
-        seconds: the wall time of the analyzer.
         summary: the first line of the analyzer's docstring, which says what the analyzer computes.
 
     """
@@ -42,7 +40,6 @@ class Analysis:
     problem: str = ""
     trace: str = ""
     leads: bool = False
-    seconds: float = 0.0
     summary: str = ""
 
     @property
@@ -83,6 +80,11 @@ class Analysis:
         """Return all tables as they are written to files and to the page."""
         csv = [self.results_csv, *self.tables_csv, *self.tables_csv.values()]
         return "".join([*csv, *(table_text(table.frame, "csv") for table in self.results_tables)]).encode()
+
+
+def leading(analyses: Sequence[Analysis]) -> Analysis | None:
+    """Return the analysis with which the page and the terminal begin. None if there is none, or if it failed."""
+    return next((analysis for analysis in analyses if analysis.leads and analysis.report is not None), None)
 
 
 def first_sentences(analyses: Sequence[Analysis], lead: Analysis | None) -> str:
@@ -187,13 +189,10 @@ def _limit_blas_threads() -> AbstractContextManager[object]:
 
 
 def _analyze(analyzer: Analyzer, runs: Runs) -> Analysis:
-    """Run an analyzer in this process, and measure its time. If the analyzer fails, the analysis says why."""
-    began = time.perf_counter()
+    """Run an analyzer in this process. If it fails, the analysis says why."""
     try:
         report = run_analyzer(analyzer, runs)
-        seconds = time.perf_counter() - began
-        summary = plugin_summary(type(analyzer))
-        analysis = Analysis(analyzer.name, report, leads=analyzer.leads, seconds=seconds, summary=summary)
+        analysis = Analysis(analyzer.name, report, leads=analyzer.leads, summary=plugin_summary(type(analyzer)))
         # What cannot be written, such as a cell of a table, is a fault of this analyzer and of no other.
         call_plugin(analyzer, analysis.written, bytes)
     except RbptrackError as error:

@@ -1,4 +1,3 @@
-"use strict";
 // Draws the figures of the page. The explorer is drawn at once, other figures when the reader unfolds their analyzer.
 // The page holds all data. This script loads nothing.
 
@@ -41,13 +40,6 @@ async function readSpec(figure) {
   return decompress(figure.parentNode.querySelector("script.spec").textContent);
 }
 
-// Decodes JSON that `compress_text` in page.py compressed with gzip and encoded in base64.
-function decompress(text) {
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const json = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Response(json).json();
-}
-
 async function embed(figure, spec, extraConfig = {}) {
   const result = await vegaEmbed(figure, spec, {
     renderer: "svg",
@@ -84,7 +76,8 @@ async function drawExplorer(figure, controls) {
   const { k: kOutput, chosen: slider, metric: menu } = controls.elements;
   const families = createButtonGroup("families", showFamilies);
   const datasets = createButtonGroup("datasets", redraw);
-  const lawRows = await readLawRows();
+  const lawScript = document.getElementById("laws-rows");
+  const lawRows = lawScript && (await decompress(lawScript.textContent)); // the rows by metric and k, such as rbp10
   let view;
   let drawnWidth;
 
@@ -137,19 +130,14 @@ async function drawExplorer(figure, controls) {
     return view.runAsync();
   }
 
-  // Writes the choices into the address, and shows the command that saves this figure as a PDF.
+  // Writes the choices into the address.
   function writeAddress() {
     const params = new URLSearchParams();
     if (chosenK()) params.set("k", chosenK());
     else params.set("metric", menu.value);
     if (!families.allPressed()) params.set("family", families.pressed().join());
     if (!datasets.allPressed()) params.set("dataset", datasets.pressed().join());
-    try {
-      history.replaceState(null, "", `#${params}`);
-    } catch {
-      // A frame without an address of its own, such as MLflow's, may not change it.
-    }
-    showPdfCommand(chosenK(), families, datasets);
+    setAddress(params);
   }
 
   function readAddress() {
@@ -185,7 +173,7 @@ async function drawExplorer(figure, controls) {
 
 // Fills the table of laws with the rows of a metric and k. k is 0 for cross-entropy.
 function showLaws(lawRows, metric, k) {
-  const rows = lawRows[`${metric}${k}`] ?? [];
+  const rows = lawRows[`${metric}${k}`];
   const rowElements = [...document.querySelectorAll("#laws tbody tr")];
   rows.forEach((texts, i) => {
     [...rowElements[i].cells].forEach((cell, j) => {
@@ -198,6 +186,7 @@ function showLaws(lawRows, metric, k) {
   }
   document.getElementById("laws-k").textContent = k ? `k = ${k.toLocaleString("en")}` : "cross-entropy";
   document.getElementById("laws-note").hidden = !k;
+  document.getElementById("pdf-k").textContent = k;
 }
 
 // Says below the headline if the figure shows another k than the headline is about. k is 0 for cross-entropy.
@@ -205,25 +194,6 @@ function showOtherK(k) {
   const note = document.getElementById("other-k");
   note.querySelector("b").textContent = k ? `RBP_${k}` : "cross-entropy";
   note.hidden = k === Number(document.querySelector(".lead")?.dataset.k ?? k);
-}
-
-// Shows below the table of laws the flags of the command that saves the figure as a PDF.
-function showPdfCommand(k, families, datasets) {
-  const flags = document.getElementById("pdf-flags");
-  if (!flags) return;
-  const filters = JSON.parse(flags.dataset.filters);
-  if (!families.allPressed()) filters.family = families.pressed().map(quoteForShell).join();
-  if (!datasets.allPressed()) filters.dataset = datasets.pressed().map(quoteForShell).join();
-  const words = Object.entries(filters).map(([name, value]) => `--${name} ${value}`);
-  flags.textContent = [`--k ${k}`, ...words].join(" ");
-  document.getElementById("pdf-note").textContent = k ? "" : " (--k 0 stands for cross-entropy)";
-}
-
-// Returns the texts of the table of laws, by metric and k (such as rbp10), row and column.
-// Returns null if the page has no such table.
-async function readLawRows() {
-  const script = document.getElementById("laws-rows");
-  return script && decompress(script.textContent);
 }
 
 // Sets the text of a cell. The interval of a number is faint. The macro `show_number` in page.html builds the same elements.
@@ -234,10 +204,6 @@ function setText(cell, text) {
   const small = document.createElement("small");
   small.textContent = ends;
   cell.append(small);
-}
-
-function quoteForShell(word) {
-  return /^[\w.@/+-]+$/.test(word) ? word : `'${word}'`;
 }
 
 // Arranges the explorer: laws on the left, their residuals below them, exponents on the right.

@@ -1,4 +1,4 @@
-"""Renders reports as one HTML page. The page contains Vega and all data, and loads nothing from the network.
+"""Render reports as one HTML page. The page contains Vega and all data, and loads nothing from the network.
 
 This module prepares the values of the template. `page.html` makes all HTML, and Jinja escapes all texts. No plugin is
 called.
@@ -25,7 +25,7 @@ from rbptrack.console.output import print_problem
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw
 from rbptrack.ranks import HEADLINE_KS, rbp_name
-from rbptrack.reporting.analyses import Analysis, first_sentences
+from rbptrack.reporting.analyses import Analysis, first_sentences, leading
 from rbptrack.reporting.tables import (
     KEYS,
     ResultsTable,
@@ -37,7 +37,7 @@ from rbptrack.reporting.templates import compress_text, families_and_datasets, l
 from rbptrack.reporting.vega import vega_script
 
 _MAX_PLAIN_CSV = 20_000  # bytes of a table. The page holds larger tables compressed
-_MAX_LINK_BYTES = 180_000  # bytes of the links to tables of analyses. Tables that do not fit are only in the store
+_MAX_LINK = 100_000  # bytes of a compressed table. Larger tables are only in the store
 _MAX_ROWS = 100  # rows of a folded table on the page. Its CSV has all rows
 _MAX_LINE = 120  # characters. A longer sentence may not fit into a line of the page
 _CLAUSE_END = re.compile(r"; (?![^()]*\))|(?<=[a-z)])\. (?=[A-Z])")  # a semicolon in brackets does not end a clause
@@ -78,14 +78,12 @@ def render(
         vega = ""
         no_vega = f"this page has no figures: {error}"
         print_problem(no_vega)
-    lead = next((analysis for analysis in analyses if analysis.leads and analysis.report is not None), None)
-    parts = [_analysis_values(analysis, leads=analysis is lead) for analysis in analyses]
-    _drop_largest_links(parts)
+    lead = leading(analyses)
     return load_template("page.html").render(
         title=title or families_and_datasets(runs.frame),
         **_lead_values(lead),
         sentence=first_sentences(analyses, lead),
-        parts=parts,
+        parts=[_analysis_values(analysis, leads=analysis is lead) for analysis in analyses],
         imports=bool(runs.frame["without_ranks"].fillna(False).any()),
         measured=_count_measurements(runs),
         measurements=_plain_table(_measurement_texts(runs.frame)),
@@ -95,7 +93,7 @@ def render(
         command=command,
         reading=reading,
         lead=lead.name if lead else "",
-        filters={name: shlex.quote(value) for name, value in filters.items()},
+        filters=" ".join(f"--{name} {shlex.quote(value)}" for name, value in filters.items()),
         colours=charts.COLOURS,
         glyphs=_GLYPHS,
         config=charts.theme(),
@@ -110,7 +108,7 @@ def _lead_values(lead: Analysis | None) -> dict[str, Any]:
     figures = [_figure(report.term(name).title, chart) for name, chart in list(report.figures.items())[:1]]
     explorer = figures[0] if figures else None
     controls = explorer.controls if explorer else None
-    laws = _laws_by_k(report) if controls else None
+    laws = _laws_by_k(report, controls["ks"]) if controls else None
     table = None
     if controls and laws:
         rows = laws.rows[f"rbp{controls['ks'][controls['chosen']]}"]
@@ -131,7 +129,7 @@ class _Laws(NamedTuple):
     Attributes:
         columns: the columns of the table.
         rows: the rows as texts, by metric and k (`rbp10`, `ce0`). Under each key the rows have the same families and
-            datasets in the same order.
+            datasets in the same order. A row has no other texts if there is no law.
 
     """
 
@@ -139,8 +137,8 @@ class _Laws(NamedTuple):
     rows: dict[str, list[list[str]]]
 
 
-def _laws_by_k(report: Report) -> _Laws | None:
-    """Return the columns that lead a report, for each metric and k. Returns None if no columns lead."""
+def _laws_by_k(report: Report, ks: Sequence[int]) -> _Laws | None:
+    """Return the columns that lead a report, for CE and for each k of the slider. Returns None if no columns lead."""
     laws = report.tables.get("laws", pd.DataFrame())
     leading_columns = report.leading_columns if {"family", "dataset", "metric", "k"} <= set(laws) else ()
     texts = {name: _column_texts(report, laws, name) for name in leading_columns if name in laws}
@@ -152,7 +150,7 @@ def _laws_by_k(report: Report) -> _Laws | None:
     row_of_law = dict(zip(zip(keys, cases, strict=True), zip(*texts.values(), strict=True), strict=True))
     empty = [""] * len(texts)
     rows = {}
-    for key in dict.fromkeys(keys):
+    for key in ["ce0", *(f"rbp{k}" for k in ks)]:
         rows[key] = [[*case, *row_of_law.get((key, case), empty)] for case in dict.fromkeys(cases)]
     keys_and_columns = ["family", "dataset", *texts]
     return _Laws([_law_column(report.term(name), name, laws[name]) for name in keys_and_columns], rows)
@@ -388,22 +386,7 @@ class _Link(NamedTuple):
 def _make_link(name: str, csv: str) -> _Link:
     """Make a link that saves a CSV. A large CSV is compressed, and its file name then ends in `.gz`."""
     content = csv.encode()
-    if len(content) > _MAX_PLAIN_CSV:
-        return _Link(f"{name}.gz", "data:application/gzip;base64," + compress_text(csv))
-    return _Link(name, "data:text/csv;charset=utf-8," + quote(content, safe=",;:/()+-._~=|@!*?'"))
-
-
-def _drop_largest_links(parts: list[dict[str, Any]]) -> None:
-    """Remove the URLs of the largest links if all links together are too large for the page. The names stay.
-
-    `parts` has the template's values for each analysis. Their lists of links are replaced.
-    """
-    links = [link for part in parts for link in part["links"]]
-    fitting = set()
-    total = 0
-    for link in sorted(links, key=lambda link: (len(link.url), link.name)):
-        total += len(link.url)
-        if total <= _MAX_LINK_BYTES:
-            fitting.add(link)
-    for part in parts:
-        part["links"] = [link if link in fitting else _Link(link.name, "") for link in part["links"]]
+    if len(content) <= _MAX_PLAIN_CSV:
+        return _Link(name, "data:text/csv;charset=utf-8," + quote(content, safe=",;:/()+-._~=|@!*?'"))
+    url = "data:application/gzip;base64," + compress_text(csv)
+    return _Link(f"{name}.gz", url if len(url) <= _MAX_LINK else "")

@@ -1,4 +1,3 @@
-"use strict";
 // Shows the texts of the reading page with the rank of each token. All texts are inserted as text, never as HTML.
 // The page holds all data. This script loads nothing.
 
@@ -40,9 +39,7 @@ start().catch((error) => {
 });
 
 async function start() {
-  const bytes = Uint8Array.from(atob($("data").textContent), (letter) => letter.charCodeAt(0));
-  const json = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  data = await new Response(json).json();
+  data = await decompress($("data").textContent);
   data.sets.forEach((candidate, i) => $("set").add(new Option(candidate.label, i)));
   $("set-label").hidden = data.sets.length < 2;
   addListeners();
@@ -58,11 +55,16 @@ function element(name, text = "", className = "") {
   return node;
 }
 
-// Classes of ranks
+// Classes of ranks and of words
+
+// Returns the index of the class that holds a value. `ends` are the largest values of all classes but the last.
+function classOf(value, ends) {
+  const index = ends.findIndex((end) => value <= end);
+  return index < 0 ? ends.length : index;
+}
 
 function rankClass(rank) {
-  const index = RANK_CLASS_ENDS.findIndex((end) => rank <= end);
-  return index < 0 ? RANK_CLASS_ENDS.length : index;
+  return classOf(rank, RANK_CLASS_ENDS);
 }
 
 // Names the change from one model to another by its CSS class. Returns "" if the rank stays in its class.
@@ -129,8 +131,7 @@ function wordSurprisal(word, model) {
 }
 
 function wordClass(surprisal) {
-  const index = WORD_CLASS_ENDS.findIndex((end) => surprisal <= end);
-  return index < 0 ? WORD_CLASS_ENDS.length : index;
+  return classOf(surprisal, WORD_CLASS_ENDS);
 }
 
 // The address
@@ -170,11 +171,7 @@ function writeAddress() {
   if (state.mode !== "ranks") params.set("mode", state.mode);
   if (state.against !== "" && comparesModels()) params.set("against", textSet.models[state.against].name);
   if (isPinned) params.set("token", spans[selected].from);
-  try {
-    history.replaceState(null, "", `#${params}`);
-  } catch {
-    // A frame without an address of its own, such as MLflow's, may not change it.
-  }
+  setAddress(params);
 }
 
 // The shown set and document
@@ -184,12 +181,10 @@ function showSet() {
   $("set").value = state.set;
   Object.assign($("model"), { max: textSet.models.length - 1, value: state.model });
   const isSingle = textSet.models.length === 1; // there is no model to compare with
-  if (isSingle && state.mode !== "words") state.mode = "ranks";
+  if (isSingle && comparesModels()) state.mode = "ranks";
   document.querySelector(".sizes").hidden = isSingle;
-  const hasWords = textSet.documents.every(({ models }) => models.every((model) => model.nll_steps));
-  if (state.mode === "words" && !hasWords) state.mode = "ranks";
   for (const button of document.querySelectorAll(".choice button")) {
-    button.hidden = button.value === "words" ? !hasWords : isSingle && button.value !== "ranks";
+    button.hidden = isSingle && (button.value === "changes" || button.value === "pair");
   }
   $("against").replaceChildren(new Option("", ""), ...textSet.models.map((model, i) => new Option(model.name, i)));
   $("document-count").textContent = `${textSet.documents.length} of ${textSet.num_documents.toLocaleString("en")}`;
@@ -219,20 +214,13 @@ function reasonSentences({ reasons, influence, share = 0, gain, id }) {
   if (reasons.includes("difference")) sentences.push(`${small} and ${large} differ most in this and a few other documents.`);
   if (reasons.includes("first")) sentences.push("It is one of the first documents of the dataset.");
   if (reasons.includes("requested")) sentences.push(`You asked for the document ${id}.`);
-  if (gain) sentences.push(`${large} gains most at ${quotedToken(gain.token)}: from rank ${gain.before.toLocaleString("en")} to ${gain.after.toLocaleString("en")}.`);
+  if (gain) sentences.push(`${large} gains most at “${gain.text}”: from rank ${gain.before.toLocaleString("en")} to ${gain.after.toLocaleString("en")}.`);
   if (influence !== undefined) {
     const change = `${Math.abs(influence).toPrecision(2)} ${influence > 0 ? "lower" : "higher"}`;
     sentences.push(`Without this document α of ${textSet.law_family} would be ${change}.`);
     if (percent) sentences.push(`${percent}% of the sampling variance of this α comes from this document.`);
   }
   return sentences.join(" ");
-}
-
-// Returns the text of the span that contains a token, in quotes.
-function quotedToken(token) {
-  let end = 0;
-  const span = doc.sizes.findIndex((size) => token < (end += size));
-  return `“${doc.texts[span].trim()}”`;
 }
 
 // Says in few words why the page shows a document, for the list of documents.
@@ -358,15 +346,15 @@ function showBar(against, counts) {
   $("against-label").hidden = !comparesModels();
   $("against-word").textContent = mode === "pair" ? "left" : "against";
   const { smaller, earlier } = textSet.models[model];
-  let automatic = `next smaller: ${smaller === null ? "no smaller model" : textSet.models[smaller].name}`;
+  let automatic = `next smaller: ${smaller === null ? "none on this page" : textSet.models[smaller].name}`;
   if (earlier !== null) automatic = `earlier checkpoint: ${textSet.models[earlier].name}`;
   if (mode === "pair") automatic = `${textSet.models[defaultPairModel()].name} (automatic)`;
   $("against").options[0].textContent = automatic;
   $("against").value = state.against;
-  $("name").textContent = modelTitle(model);
+  $("name").textContent = textSet.models[model].title;
   $("columns").hidden = mode !== "pair";
   if (mode === "pair") {
-    [...$("columns").children].forEach((heading, i) => (heading.textContent = modelTitle(i ? model : against)));
+    [...$("columns").children].forEach((heading, i) => (heading.textContent = textSet.models[i ? model : against].title));
     for (const row of $("text").children) {
       [...row.children].forEach((part, i) => (part.dataset.model = textSet.models[i ? model : against].name));
     }
@@ -385,11 +373,6 @@ function measureBar() {
   style.setProperty("--controls", `${document.querySelector(".controls").offsetHeight + 8}px`);
 }
 
-function modelTitle(model) {
-  const { name, non_embedding_params: size } = textSet.models[model];
-  return size ? `${name} (S = ${compactNumber(size)})` : name;
-}
-
 function answerText(against, counts) {
   const rbpText = (model, k) => {
     const ranks = doc.models[model].rank;
@@ -399,15 +382,18 @@ function answerText(against, counts) {
   const first = rbpText(state.model, 1);
   if (state.mode === "ranks") {
     const tokens = doc.shown < doc.tokens ? "the tokens shown" : "its tokens";
-    return `ranks ${first} of ${tokens} first and ${rbpText(state.model, data.k)} among its first ${data.k}.`;
+    return `ranks ${first} of ${tokens} first and ${rbpText(state.model, 10)} among its first 10.`;
   }
-  if (against === null) return "is the smallest model of its family on this page. Choose another model to compare it with.";
+  if (against === null) {
+    return "has no smaller model of its family on this page, and no earlier checkpoint. Choose another model to compare it with.";
+  }
   const changed = `${counts.gained.toLocaleString("en")} tokens gained, ${counts.lost.toLocaleString("en")} lost`;
   return `ranks ${first} of the tokens first, ${textSet.models[against].name} ${rbpText(against, 1)}: ${changed}.`;
 }
 
 function wordsAnswer() {
   const surprisals = surprisalsOfWords(state.model);
+  if (!surprisals.length) return "scored all tokens of no word between blanks.";
   const mean = surprisals.reduce((sum, surprisal) => sum + surprisal, 0) / surprisals.length;
   return `needs ${mean.toFixed(2)} nats for a word on average (${surprisals.length.toLocaleString("en")} words between blanks).`;
 }
@@ -555,18 +541,11 @@ function wordDetails(word) {
   const size = spans[end - 1].from + spans[end - 1].size - spans[first].from;
   const about = element("p", `The word “${wordText.trim()}” has ${size} ${size === 1 ? "token" : "tokens"}. Below: its surprisal, then one of its tokens.`, "about-token");
   if (Number.isNaN(wordSurprisal(word, state.model))) return [about, element("p", "One of its tokens is not scored.", "about-token")];
-  const table = element("table", "", "models");
-  const head = element("tr");
-  head.append(element("th", "model"), element("th", "nats", "number"), element("th", "p", "number"));
-  table.append(element("thead"), element("tbody"));
-  table.tHead.append(head);
-  textSet.models.forEach((model, i) => {
-    const surprisal = wordSurprisal(word, i);
-    const row = element("tr", "", modelClass(i, null));
-    const nats = element("td", "", "number");
-    nats.append(element("span", surprisal.toFixed(2), `rank class${wordClass(surprisal)}`));
-    row.append(element("td", model.name), nats, element("td", probabilityText(surprisal / data.step), "number"));
-    table.tBodies[0].append(row);
+  const heads = [element("th", "nats", "number"), element("th", "p", "number")];
+  const table = modelTable(heads, null, (model) => {
+    const surprisal = wordSurprisal(word, model);
+    const nats = colouredCell(surprisal.toFixed(2), wordClass(surprisal));
+    return [nats, element("td", probabilityText(surprisal / data.step), "number")];
   });
   return [about, table];
 }
@@ -577,7 +556,7 @@ function tokenDetails(token) {
   if (index < 0) {
     return [element("p", `${position}, not scored: the model reads this token, but metrics do not count it.`, "about-token")];
   }
-  const parts = [element("p", position, "about-token"), modelTable(index)];
+  const parts = [element("p", position, "about-token"), rankTable(index)];
   const prediction = doc.models[state.model];
   if (prediction.reference_rank) {
     const reference = element("p", "The reference ranks ", "about-token");
@@ -590,27 +569,35 @@ function tokenDetails(token) {
 }
 
 // Returns a table of the rank, the probability and the first choice of every model at a scored token.
-function modelTable(index) {
-  const against = comparesModels() ? comparedModel() : null;
-  const table = element("table", "", "models");
-  const head = element("tr");
-  head.append(element("th", "model"), element("th", "rank", "number"), element("th", "p", "number"), element("th", "ranks first"));
-  table.append(element("thead"));
-  table.tHead.append(head);
-  const body = element("tbody");
-  textSet.models.forEach((model, i) => {
-    const prediction = doc.models[i];
+function rankTable(index) {
+  const heads = [element("th", "rank", "number"), element("th", "p", "number"), element("th", "ranks first")];
+  return modelTable(heads, comparesModels() ? comparedModel() : null, (model) => {
+    const prediction = doc.models[model];
     const rank = prediction.rank[index];
-    const row = element("tr", "", modelClass(i, against));
-    const rankCell = element("td", "", "number");
-    rankCell.append(element("span", rank.toLocaleString("en"), `rank class${rankClass(rank)}`));
-    const probability = prediction.nll_steps ? probabilityText(prediction.nll_steps[index]) : "";
-    row.append(element("td", model.name), rankCell, element("td", probability, "number"));
-    row.append(firstChoiceCell(prediction, index));
-    body.append(row);
+    const probability = element("td", probabilityText(prediction.nll_steps[index]), "number");
+    return [colouredCell(rank.toLocaleString("en"), rankClass(rank)), probability, firstChoiceCell(prediction, index)];
   });
-  table.append(body);
+}
+
+// Returns a table with a row for each model: its name, and the cells that `makeCells` returns for its index.
+function modelTable(heads, against, makeCells) {
+  const table = element("table", "", "models");
+  table.append(element("thead"), element("tbody"));
+  table.tHead.append(element("tr"));
+  table.tHead.rows[0].append(element("th", "model"), ...heads);
+  textSet.models.forEach((model, i) => {
+    const row = element("tr", "", modelClass(i, against));
+    row.append(element("td", model.name), ...makeCells(i));
+    table.tBodies[0].append(row);
+  });
   return table;
+}
+
+// Returns a cell with a number in the colour of a class.
+function colouredCell(text, index) {
+  const cell = element("td", "", "number");
+  cell.append(element("span", text, `rank class${index}`));
+  return cell;
 }
 
 function firstChoiceCell(prediction, index) {
@@ -664,11 +651,6 @@ function probabilityText(steps) {
   if (p >= 0.001) return `${Number((100 * p).toPrecision(2))}%`;
   const [mantissa, exponent] = p.toExponential(0).split("e");
   return `${mantissa}·10${[...exponent].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit] ?? "⁻").join("")}`;
-}
-
-function compactNumber(value) {
-  const [limit, suffix] = [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]].find(([limit]) => value >= limit) ?? [1, ""];
-  return `${Number((value / limit).toPrecision(3))}${suffix}`;
 }
 
 // Search
@@ -764,28 +746,6 @@ function spanAtEvent(event) {
   return node ? Number(node.dataset.i) : -1;
 }
 
-// Returns the index of the span in the line below (step 1) or above (step -1) that is nearest in the horizontal
-// direction. Returns the selected span if there is no such line.
-function spanInNextLine(step) {
-  const selectedBox = spans[selected].elements[0].getBoundingClientRect();
-  const middle = (selectedBox.left + selectedBox.right) / 2;
-  let nearest = selected;
-  let smallestDistance = Infinity;
-  let lineTop = null;
-  for (let i = selected + step; i >= 0 && i < spans.length; i += step) {
-    const box = spans[i].elements[0].getClientRects()[0] ?? selectedBox;
-    if (Math.abs(box.top - selectedBox.top) < selectedBox.height / 2) continue;
-    lineTop ??= box.top;
-    if (Math.abs(box.top - lineTop) > box.height / 2) break;
-    const distance = Math.abs((box.left + box.right) / 2 - middle);
-    if (distance < smallestDistance) {
-      smallestDistance = distance;
-      nearest = i;
-    }
-  }
-  return nearest;
-}
-
 // Returns the index of the next (step 1) or previous (step -1) marked span, or -1.
 function nextMarkedSpan(step) {
   for (let i = selected + step; i >= 0 && i < spans.length; i += step) if (spans[i].marked) return i;
@@ -798,8 +758,6 @@ function onTextKey(event) {
   const moves = {
     ArrowRight: () => selected + forward,
     ArrowLeft: () => selected - forward,
-    ArrowDown: () => (selected < 0 ? 0 : spanInNextLine(1)),
-    ArrowUp: () => (selected < 0 ? 0 : spanInNextLine(-1)),
     Home: () => 0,
     End: () => spans.length - 1,
   };

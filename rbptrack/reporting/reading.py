@@ -1,4 +1,4 @@
-"""Renders the reading page, an HTML file with texts in which each token is coloured by its rank.
+"""Render the reading page, an HTML file with texts in which each token is coloured by its rank.
 
 The page loads nothing from the network. Texts may contain harmful HTML. The page therefore holds them as compressed
 JSON, and `reading.js` inserts them as text. A content security policy forbids all other scripts.
@@ -23,15 +23,16 @@ import pandas as pd
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.base.errors import BadInput, RbptrackError, unknown_name
-from rbptrack.base.formatting import character_spans, counted
+from rbptrack.base.formatting import character_spans, compact, counted
 from rbptrack.base.names import natural_key
 from rbptrack.measurement.columns import SAME_TOKENS_COLUMNS
 from rbptrack.ranks import DocumentCounts, FloatArray, RankTable
 from rbptrack.ranks.words import UNKNOWN_TEXT, join_unscored_tokens
 from rbptrack.reporting.templates import compress_text, families_and_datasets, load_template
-from rbptrack.stats.documents import combined_influences, neg_log_rbp
+from rbptrack.stats.documents import combined_influences
 from rbptrack.stats.laws import laws
 from rbptrack.stats.rounding import significant
+from rbptrack.stats.sums import neg_log_rbp
 
 MAX_TOKENS = 20_000
 """The number of tokens that a page shows by default."""
@@ -163,11 +164,11 @@ def render_reading(
             notes.append(f"{token_set.label}: {error}")
     if not sets:
         raise BadInput("; ".join(notes) or "no measurement has ranks")
-    data = {"sets": sets, "step": P_STEP, "k": _K}
-    script = (Path(__file__).parent / "reading.js").read_text(encoding="utf-8")
-    differ_only_in_size = all(_differ_only_in_size(token_set["models"]) for token_set in sets)
+    data = {"sets": sets, "step": P_STEP}
+    folder = Path(__file__).parent
+    script = "".join((folder / name).read_text(encoding="utf-8") for name in ("shared.js", "reading.js"))
     page = load_template("reading.html").render(
-        differ_only_in_size=differ_only_in_size,
+        other_models=_describe_other_models([token_set["models"] for token_set in sets]),
         title=families_and_datasets(runs.frame),
         data=compress_text(json.dumps(data, ensure_ascii=False, separators=(",", ":"))),
         script=script,
@@ -204,11 +205,13 @@ def _set_label(rows: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> str:
     return label
 
 
-def _note_truncation(token_set: TokenSet, notes: list[str]) -> None:
-    """Add a note if only the beginning of each document was measured."""
+def _describe_ranks(token_set: TokenSet) -> Iterator[str]:
+    """Yield notes on how the measurements of a set were made, if they have strict ranks or truncated documents."""
     row = token_set.rows.iloc[0]
+    if (token_set.rows["rank"] == "strict").any():
+        yield f"{token_set.label}: a strict rank is 1 plus the number of tokens that are more likely (rank=strict)."
     if pd.notna(row["sequence"]) and pd.notna(row["seq_len"]) and row["sequence"] == "truncate":
-        notes.append(
+        yield (
             f"{token_set.label}: only the first {row['seq_len']:,} tokens of each document were measured "
             "(dataset.sequence=truncate)."
         )
@@ -228,7 +231,7 @@ def _set_data(
 
     """
     readable = _read_counts(runs, token_set, notes)
-    _note_truncation(readable, notes)
+    notes += _describe_ranks(readable)
     texts = _token_texts(runs, readable)
     run_id = str(readable.rows["run_id"].iloc[0])
     listing = runs.documents(run_id)
@@ -278,7 +281,7 @@ def _unreadability(text: str) -> int:
     return sum(letters < share for share in _PROSE)
 
 
-def _largest_gain(data: Mapping[str, Any], small: int, large: int) -> dict[str, int] | None:
+def _largest_gain(data: Mapping[str, Any], small: int, large: int) -> dict[str, Any] | None:
     """Return the token of a document at which a larger model gains most in rank, by the ratio of the two ranks.
 
     Tokens without a letter or a digit are left out. The result is None if the model gains at no token.
@@ -290,14 +293,14 @@ def _largest_gain(data: Mapping[str, Any], small: int, large: int) -> dict[str, 
 
     """
     span_of_token = np.repeat(np.arange(len(data["sizes"])), data["sizes"])
-    best: dict[str, int] | None = None
+    best: dict[str, Any] | None = None
     largest_ratio = 1.0
     ranks = zip(data["scored"], data["models"][small]["rank"], data["models"][large]["rank"], strict=True)
     for token, before, after in ranks:
-        is_word = any(sign.isalnum() for sign in data["texts"][span_of_token[token]])
-        if is_word and before / after > largest_ratio:
+        text = data["texts"][span_of_token[token]]
+        if any(sign.isalnum() for sign in text) and before / after > largest_ratio:
             largest_ratio = before / after
-            best = {"token": token, "before": before, "after": after}
+            best = {"token": token, "text": text.strip(), "before": before, "after": after}
     return best
 
 
@@ -315,38 +318,46 @@ def _document_metrics(counts: Sequence[DocumentCounts], number: int, length: int
 
 
 def _models_data(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the page's data of each model: its name, family and S, and the models to compare it with.
+    """Return the page's data of each model: its name, its title with S, its family, and models to compare it with.
 
     `smaller` is the index of the next smaller model of its family, or None. If models of the family differ in more than
     the size, a model with the same precision, quantisation and checkpoint is preferred. `earlier` is the index of the
     previous checkpoint. `equal` is the index of a model with an equal S of another family or another precision.
     """
-    models: list[dict[str, Any]] = []
     families = rows["family"].fillna("").tolist()
-    names = _short_names(rows)
-    for i, (name, row) in enumerate(zip(names, rows.to_dict("records"), strict=True)):
-        s = None if pd.isna(row["non_embedding_params"]) else int(row["non_embedding_params"])
-        models.append({"name": name, "family": families[i], "non_embedding_params": s})
     recipes = rows[list(_RECIPE)].astype("string").fillna("").agg("|".join, axis=1).tolist()
+    s = rows["non_embedding_params"].where(rows["non_embedding_params"] > 0).to_numpy(np.float64, na_value=np.nan)
     tokens = rows["training_tokens"].to_numpy(np.float64, na_value=np.nan)
-    for i, model in enumerate(models):
-        s = model["non_embedding_params"]
-        others = [j for j in range(len(models)) if j != i and s and models[j]["non_embedding_params"]]
-        family = [j for j in others if families[j] == families[i]]
-        smaller = [j for j in family if models[j]["non_embedding_params"] < s]
+    models: list[dict[str, Any]] = []
+    for i, name in enumerate(_short_names(rows)):
+        family = [j for j in range(len(s)) if families[j] == families[i]]
+        smaller = [j for j in family if s[j] < s[i]]
         same_recipe = [j for j in smaller if recipes[j] == recipes[i]]
-        earlier = [j for j in family if models[j]["non_embedding_params"] == s and tokens[j] < tokens[i]]
-        differences = {j: abs(math.log(models[j]["non_embedding_params"] / s)) for j in others}
-        equal = [j for j in others if differences[j] <= math.log(_EQUAL_SIZES) and j not in (*same_recipe, *earlier)]
+        earlier = [j for j in family if s[j] == s[i] and tokens[j] < tokens[i]]
+        differences = np.abs(np.log(s / s[i]))
+        is_near = differences <= math.log(_EQUAL_SIZES)
+        is_near[[i, *same_recipe, *earlier]] = False
+        model = {"name": name, "title": f"{name} (S = {compact(s[i])})" if s[i] > 0 else name, "family": families[i]}
         model["smaller"] = max(same_recipe or smaller, default=None)
         model["earlier"] = max(earlier, default=None)
-        model["equal"] = min(equal, key=lambda j: (differences[j], j), default=None)
+        model["equal"] = min(np.flatnonzero(is_near).tolist(), key=lambda j: (differences[j], j), default=None)
+        models.append(model)
     return models
 
 
-def _differ_only_in_size(models: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether models belong to one family, and no two of them have an equal size."""
-    return len({model["family"] for model in models}) == 1 and all(model["equal"] is None for model in models)
+def _describe_other_models(models_by_set: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+    """Say what the slider chooses; empty if every set has one model.
+
+    Args:
+        models_by_set: the models of each set, as `_models_data` returns them.
+
+    """
+    if all(len(models) == 1 for models in models_by_set):
+        return ""
+    for models in models_by_set:
+        if len({model["family"] for model in models}) > 1 or any(model["equal"] is not None for model in models):
+            return "another model"
+    return "a smaller or larger model"
 
 
 def _short_names(rows: pd.DataFrame) -> list[str]:
@@ -554,10 +565,8 @@ def _ranks_data(table: RankTable, count: int, texts: Mapping[int, str], strings:
     have the reference's first choice at each token and the model's rank of it.
     """
     rank = table.rank[:count]
-    data: dict[str, Any] = {"rank": rank.tolist()}
-    if "logprob" in table.table.column_names:
-        steps = np.rint(np.clip(-table.column("logprob")[:count], 0, 1000) / P_STEP)
-        data["nll_steps"] = steps.astype(np.int64).tolist()
+    steps = np.rint(np.clip(-table.column("logprob")[:count], 0, 1000) / P_STEP)
+    data: dict[str, Any] = {"rank": rank.tolist(), "nll_steps": steps.astype(np.int64).tolist()}
     if "top" in table.table.column_names:
         data["top"] = _text_indices(table.column("top")[:count][rank > 1], texts, strings)
     if table.has_reference:

@@ -1,4 +1,4 @@
-"""Saves reports in the store, and figures in files."""
+"""Save reports in the store, and figures in files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rbptrack.console.tables import table_lines
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw
 from rbptrack.measurement.record import ReportRecord
-from rbptrack.reporting.analyses import Analysis
+from rbptrack.reporting.analyses import Analysis, leading
 from rbptrack.reporting.tables import report_metrics, table_text
 from rbptrack.reporting.templates import families_and_datasets
 from rbptrack.reporting.terminal import columns_by_importance
@@ -55,14 +55,14 @@ def save_report(
         reading: the HTML of the reading page; empty if there is none.
         sweep: the name of the sweep, if this is the report of a sweep; otherwise empty.
         params: further params of the run.
-        began: when the command began, in seconds since 1970; 0 for the time of the analyses.
+        began: when the command began, in seconds since 1970; by default now.
 
     Returns:
         The address or the path of the page; empty if no report has results.
 
     """
     with_results = [analysis for analysis in analyses if analysis.has_results]
-    lead = next((analysis for analysis in with_results if analysis.leads), next(iter(with_results), None))
+    lead = leading(with_results) or next(iter(with_results), None)
     if lead is None and not sweep:
         return ""
     files: dict[str, str | bytes] = {PAGE_FILE: page}
@@ -84,7 +84,7 @@ def save_report(
         stored_params={name: str(value) for name, value in params.items() if value},
         stored_metrics=report_metrics(lead.report) if lead and lead.report else {},
         covered_run_ids=list(runs.frame["run_id"]),
-        began=began or time.time() - sum(analysis.seconds for analysis in analyses),
+        began=began or time.time(),
     )
     description = describe_analysis(lead, command) if lead else markup.code_block(command)
     run_id = store.save(Kind.SWEEP if sweep else Kind.ANALYSIS, record, files, description)

@@ -1,13 +1,13 @@
-"""Formats results as tables with intervals, as CSV, Markdown and LaTeX, and as MLflow metrics."""
+"""Format results as tables with intervals, as CSV, Markdown and LaTeX, and as MLflow metrics."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -85,22 +85,42 @@ def _join_questions(report: Report, frames: dict[str, pd.DataFrame], keys: Seque
         row_cases = list(zip(*(map(_empty_if_missing, frame[key].tolist()) for key in keys), strict=True))
         for case in row_cases:
             texts_by_case.setdefault(case, dict(zip(key_titles, map(key_text, keys, case), strict=True)))
-        columns = [_estimate_column(report, question, titles[question], frame)]
-        if question in judged:
-            suffix = f" ({titles[question]})" if len(judged) > 1 else ""
-            columns.append(_Column(f"verdict{suffix}", "verdict", report.verdict_texts(question)))
-        columns += _beside_columns(report, question, frame)
-        for column in columns:
-            title = column.title
-            if names.get(title, column.name) != column.name:  # another question's column has this title
-                title = f"{title} ({column.name})"
-            names[title] = column.name
-            for case, text in zip(row_cases, column.texts, strict=True):
+        for title, name, texts in _columns(report, question, frame, titles[question], several=len(judged) > 1):
+            new_texts = list(zip(row_cases, texts, strict=True))
+            if names.get(title, name) != name:  # another question's column has this title
+                title = f"{title} ({name})"
+            elif any(texts_by_case[case].get(title, text) != text for case, text in new_texts):
+                title = f"{title} ({titles[question]})"  # another question has other values in a column of this name
+            names[title] = name
+            for case, text in new_texts:
                 texts_by_case[case][title] = text
     rows = [texts_by_case[case] for case in _sort_cases(list(texts_by_case), keys)]
     table = pd.DataFrame(rows, columns=list(names)).fillna("")
     filled = [title for title in table if (table[title] != "").any()]
     return ResultsTable(report, table[filled], names)
+
+
+def _columns(
+    report: Report, question: str, frame: pd.DataFrame, title: str, *, several: bool
+) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the columns of a question: the title, the name in the glossary, and a text for each row.
+
+    Args:
+        report: the report.
+        question: the question.
+        frame: the rows of the question.
+        title: the title of the estimates.
+        several: whether several questions of the table have verdicts, so that their titles name the question.
+
+    """
+    intervals = zip(frame[question], frame["low"], frame["high"], strict=True)
+    yield title, question, [estimate_text(*interval, report.term(question).form) for interval in intervals]
+    if frame["p"].notna().any():
+        yield f"verdict ({title})" if several else "verdict", "verdict", report.verdict_texts(question)
+    for name in report.beside_columns(question):
+        term = report.term(name)
+        values = frame[name].tolist()
+        yield term.title, name, [key_text(name, value) if name == "S" else value_text(value, term) for value in values]
 
 
 def _titles(report: Report, questions: Sequence[str]) -> dict[str, str]:
@@ -131,36 +151,6 @@ def _sort_cases(cases: Sequence[tuple[Any, ...]], keys: Sequence[str]) -> list[t
         return parts
 
     return sorted(cases, key=sort_key)
-
-
-class _Column(NamedTuple):
-    """A column of texts.
-
-    Attributes:
-        title: the title of the column.
-        name: the name of the column in the report's glossary.
-        texts: a text for each row of a question.
-
-    """
-
-    title: str
-    name: str
-    texts: list[str]
-
-
-def _estimate_column(report: Report, question: str, title: str, frame: pd.DataFrame) -> _Column:
-    form = report.term(question).form
-    intervals = zip(frame[question], frame["low"], frame["high"], strict=True)
-    return _Column(title, question, [estimate_text(*interval, form) for interval in intervals])
-
-
-def _beside_columns(report: Report, question: str, frame: pd.DataFrame) -> list[_Column]:
-    columns = []
-    for name in report.beside_columns(question):
-        term = report.term(name)
-        texts = [key_text(name, value) if name == "S" else value_text(value, term) for value in frame[name].tolist()]
-        columns.append(_Column(term.title, name, texts))
-    return columns
 
 
 def value_text(value: Any, term: Term) -> str:

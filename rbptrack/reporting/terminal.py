@@ -1,4 +1,4 @@
-"""Prints reports on the terminal."""
+"""Print reports on the terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rbptrack.analysis import Runs
 from rbptrack.base.formatting import counted
 from rbptrack.console.output import print_problem, print_text
 from rbptrack.console.tables import print_table
-from rbptrack.reporting.analyses import Analysis, first_sentences
+from rbptrack.reporting.analyses import Analysis, first_sentences, leading
 from rbptrack.reporting.tables import KEYS, ResultsTable
 
 MAX_NOTES = 8
@@ -41,7 +41,7 @@ def print_summary(analyses: Sequence[Analysis]) -> None:
     The summary has the headline and the first two tables of the leading report, the reason of each failure, and the
     names of the analyzers without results.
     """
-    lead = next((analysis for analysis in analyses if analysis.leads and analysis.report is not None), None)
+    lead = leading(analyses)
     if lead is not None and lead.report is not None and (lead.report.headline or lead.has_results):
         if sentence := first_sentences(analyses, lead):
             print_text(sentence)

@@ -1,4 +1,4 @@
-"""Computes ranks from hidden states. Only a chunk of logits is in memory at any time."""
+"""Compute ranks from hidden states. Only a chunk of logits is in memory at any time."""
 
 from rbptrack.scoring.comparison import PairScorer
 from rbptrack.scoring.head import Head

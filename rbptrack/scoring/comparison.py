@@ -1,4 +1,4 @@
-"""Compares a model's distribution with a reference model's at each token, one chunk of logits at a time."""
+"""Compare a model's distribution with a reference model's at each token, one chunk of logits at a time."""
 
 from __future__ import annotations
 

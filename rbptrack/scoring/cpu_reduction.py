@@ -1,4 +1,4 @@
-"""Reduces logits to scores on a CPU in one pass, by C code that is built once for each machine.
+"""Reduce logits to scores on a CPU in one pass, by C code that is built once for each machine.
 
 A compiler for C takes less than a second. torch.compile would take 5 to 15 seconds for the same loop, in each process.
 """

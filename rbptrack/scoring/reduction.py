@@ -1,4 +1,4 @@
-"""Reduces logits to scores with torch's operations, and compares faster reductions with them."""
+"""Reduce logits to scores with torch's operations, and compare faster reductions with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes ranks in constant memory: at most the logits of one chunk of tokens are in memory at any time.
+"""Compute ranks in constant memory: at most the logits of one chunk of tokens are in memory at any time.
 
 There are three ways from hidden states to scores:
 

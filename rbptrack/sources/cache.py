@@ -1,4 +1,4 @@
-"""Caches tables and lines of text that take long to compute, in rbptrack's cache folder."""
+"""Cache tables and lines of text that take long to compute, in rbptrack's cache folder."""
 
 from __future__ import annotations
 

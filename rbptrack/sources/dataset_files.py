@@ -1,4 +1,4 @@
-"""Finds out which files of a dataset's folder are read. The library `datasets` decides it, from names and README.md."""
+"""Find out which files of a dataset's folder are read. The library `datasets` decides it, from names and README.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds commits on the Hugging Face Hub or in its cache, and translates the Hub's errors into messages for the user."""
+"""Find commits on the Hugging Face Hub or in its cache, and translate the Hub's errors into messages for the user."""
 
 from __future__ import annotations
 

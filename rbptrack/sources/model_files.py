@@ -1,4 +1,4 @@
-"""Decides which files of a local model folder are loaded. No other file of the folder is opened."""
+"""Decide which files of a local model folder are loaded. No other file of the folder is opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pins models and datasets: a Hub repository to its commit, local files to the hash of their content."""
+"""Pin models and datasets: a Hub repository to its commit, local files to the hash of their content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connects to a vLLM server, finds out what it serves, and checks its answers with a probe.
+"""Connect to a vLLM server, find out what it serves, and check its answers with a probe.
 
 The weights of a server cannot be hashed. A server says the name and the origin (`root`) of its models and its version.
 A probe finds the rest: whether the answers are ranks of the tokens that were sent, and how precise the logits are.

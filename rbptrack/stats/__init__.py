@@ -5,19 +5,7 @@ model sizes.
 """
 
 from rbptrack.stats.changes import OtherTokens
-from rbptrack.stats.documents import (
-    MIN_UNITS,
-    Sums,
-    ce_and_neg_log_rbp,
-    ce_and_rbp,
-    cross_entropy,
-    estimate,
-    estimates,
-    neg_log_rbp,
-    neg_log_rbp_over_ce,
-    rbp,
-    y_with_intervals,
-)
+from rbptrack.stats.documents import MIN_UNITS, estimate, estimates, y_with_intervals
 from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.forecasts import MIN_TESTED_SIZES, bend_text, fit_floor, forecast
 from rbptrack.stats.forms import (
@@ -43,7 +31,16 @@ from rbptrack.stats.laws import (
 )
 from rbptrack.stats.means import MIN_POOLED, Mean, mean_over_datasets, mean_over_families, random_effects
 from rbptrack.stats.rounding import all_equal, first_largest, first_smallest, significant
-from rbptrack.stats.sizes import crossing, middle_of_common_values, size_ratio
+from rbptrack.stats.sizes import size_ratio
+from rbptrack.stats.sums import (
+    Sums,
+    ce_and_neg_log_rbp,
+    ce_and_rbp,
+    cross_entropy,
+    neg_log_rbp,
+    neg_log_rbp_over_ce,
+    rbp,
+)
 from rbptrack.stats.together import (
     Row,
     adjust,
@@ -75,7 +72,6 @@ __all__ = [
     "combination",
     "correlations",
     "cross_entropy",
-    "crossing",
     "estimate",
     "estimates",
     "few_documents_clause",
@@ -92,7 +88,6 @@ __all__ = [
     "laws_by_metric",
     "mean_over_datasets",
     "mean_over_families",
-    "middle_of_common_values",
     "missing_interval_clause",
     "neg_log_rbp",
     "neg_log_rbp_over_ce",

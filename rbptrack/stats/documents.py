@@ -1,8 +1,6 @@
 """Errors of statistics by the jackknife over documents.
 
-A statistic is a function of sums over documents. `estimate` computes its value and its error. Sums are an array,
-(documents, columns), or an object with such an array as its attribute `sums`. The first column is the number of tokens.
-`DocumentCounts` is such an object: its columns are tokens, nats, and the hits at each k.
+A statistic is a function of sums over documents (`rbptrack.stats.sums`). `estimate` computes its value and its error.
 
 Intervals treat documents as independent, not tokens. Tokens of one text resemble each other, so intervals that treat
 tokens as independent are much too narrow (docs/explanation/validity.md). If documents belong to groups (a site, a
@@ -11,129 +9,21 @@ book), each row of the sums is a group, and intervals treat groups as independen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from math import nan
-from typing import Any, Protocol
 
 import numpy as np
 import scipy
 
-from rbptrack.ranks import DocumentCounts, DocumentSums, FloatArray, IntArray
+from rbptrack.ranks import DocumentCounts, FloatArray
 from rbptrack.stats.estimate import LEVEL, DocumentInfluences, Estimate
 from rbptrack.stats.rounding import ROUNDING
+from rbptrack.stats.sums import Statistic, SumsLike, ce_and_neg_log_rbp, sums_array
 
 MIN_UNITS = 5
 """The fewest documents (or groups, if they are known) from which an error is computed.
 
 With fewer, a number has no interval and no test.
 """
-
-TOTALS = -1
-"""The document number of a row that holds the totals of a dataset.
-
-Metrics that were imported without ranks have only this row.
-"""
-
-
-class HasSums(Protocol):
-    """An object with sums of each document, such as `DocumentCounts` or `Sums`."""
-
-    @property
-    def sums(self) -> FloatArray:
-        """The sums of each document, (documents, columns)."""
-        ...
-
-
-SumsLike = HasSums | FloatArray
-"""The sums of each document: an array, (documents, columns), or an object with such an array as its attribute `sums`.
-
-The first column is the number of tokens. If each document has several parts, the array is (documents, parts, columns).
-"""
-
-Statistic = Callable[[FloatArray], FloatArray]
-"""A function that takes sums, (..., columns), and returns a statistic, (...) or (..., values)."""
-
-
-@dataclass(frozen=True)
-class Sums(DocumentSums):
-    """Sums of each document that an analyzer computes from rank tables, and passes to `read_families`.
-
-    Attributes:
-        document: the numbers of the documents, or of the first document of each group, ascending, (documents,).
-        sums: the sums of each document, (documents, columns). The first column is the number of tokens.
-        grouped: whether each row is a group rather than a document.
-
-    """
-
-    LABELS = ("document",)
-    SUMMED = ("sums",)
-
-    document: IntArray
-    sums: FloatArray
-    grouped: bool = False
-
-    def in_groups(self, groups: Sequence[Any]) -> Sums:
-        """Return the sums of each group. A row of the result is a group.
-
-        Args:
-            groups: the group of each row, (documents,).
-
-        """
-        return replace(super().in_groups(groups), grouped=True)
-
-
-def ce_and_rbp(sums: FloatArray) -> FloatArray:
-    """Return CE in nats and then RBP_k of each k, (..., 1 + ks).
-
-    sums: the number of tokens, the sum of nats, and the hits at each k, (..., 2 + ks).
-    """
-    return np.asarray(sums[..., 1:] / sums[..., :1])
-
-
-def cross_entropy(sums: FloatArray) -> FloatArray:
-    """Return CE in nats per token, (...).
-
-    sums: the number of tokens, the sum of nats, and any other columns, (..., columns).
-    """
-    return np.asarray(sums[..., 1] / sums[..., 0])
-
-
-def rbp(sums: FloatArray) -> FloatArray:
-    """Return RBP_k of each k, the share of tokens with rank <= k, (..., ks).
-
-    sums: the number of tokens, the sum of nats, and the hits at each k, (..., 2 + ks).
-    """
-    return ce_and_rbp(sums)[..., 1:]
-
-
-def neg_log_rbp(sums: FloatArray) -> FloatArray:
-    """Return -ln RBP_k of each k, (..., ks).
-
-    sums: the number of tokens, the sum of nats, and the hits at each k, (..., 2 + ks).
-    """
-    return np.asarray(-np.log(rbp(sums)))
-
-
-def ce_and_neg_log_rbp(sums: FloatArray) -> FloatArray:
-    """Return CE in nats and then -ln RBP_k of each k, (..., 1 + ks).
-
-    sums: the number of tokens, the sum of nats, and the hits at each k, (..., 2 + ks).
-    """
-    values = ce_and_rbp(sums)
-    return np.concatenate([values[..., :1], -np.log(values[..., 1:])], axis=-1)
-
-
-def neg_log_rbp_over_ce(sums: FloatArray) -> FloatArray:
-    """Return -ln RBP_k / CE of each k, (..., ks).
-
-    The exponent of the law of this ratio is the exponent of -ln RBP_k minus the exponent of CE. Errors that both
-    exponents have in common cancel in the difference.
-
-    sums: the number of tokens, the sum of nats, and the hits at each k, (..., 2 + ks).
-    """
-    values = ce_and_neg_log_rbp(sums)
-    return np.asarray(values[..., 1:] / values[..., :1])
 
 
 def influences(sums: SumsLike, statistic: Statistic) -> tuple[FloatArray, FloatArray]:
@@ -145,7 +35,7 @@ def influences(sums: SumsLike, statistic: Statistic) -> tuple[FloatArray, FloatA
         A difference as small as a rounding error counts as 0.
 
     """
-    by_document = _sums_array(sums)
+    by_document = sums_array(sums)
     totals = by_document.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.asarray(statistic(totals), dtype=np.float64)
@@ -161,7 +51,7 @@ def shares_of_tokens(sums: SumsLike) -> FloatArray:
     fewest documents. Raises ValueError if the sums are not (documents, columns) or (documents, parts, columns), or if
     the first column has negative numbers, which cannot be numbers of tokens.
     """
-    by_document = _sums_array(sums)
+    by_document = sums_array(sums)
     if by_document.ndim not in (2, 3):
         raise ValueError(f"sums have the shape {by_document.shape}; it must be (documents, columns)")
     tokens = by_document[..., 0]
@@ -172,10 +62,6 @@ def shares_of_tokens(sums: SumsLike) -> FloatArray:
         tokens = tokens[:, np.argmin(deciding_documents(tokens))]
     with np.errstate(invalid="ignore"):  # a part may have no tokens
         return np.asarray(tokens / tokens.sum())
-
-
-def _sums_array(sums: SumsLike) -> FloatArray:
-    return np.asarray(sums if isinstance(sums, np.ndarray) else sums.sums, dtype=np.float64)
 
 
 def combined_influences(u: FloatArray, weights: FloatArray) -> FloatArray:
@@ -324,11 +210,3 @@ def degrees_of_freedom(u: FloatArray, shares: FloatArray) -> FloatArray:
 
     """
     return np.asarray(np.fmin(np.fmin(len(u) - 1, 3 * deciding_documents(u) - 1), deciding_documents(shares)))
-
-
-def only_totals(sums: SumsLike) -> bool:
-    """Return whether the sums hold only the totals of a dataset, because its documents are unknown.
-
-    This is the case for metrics that were imported without ranks.
-    """
-    return isinstance(sums, DocumentCounts) and len(sums.document) == 1 and int(sums.document[0]) == TOTALS

@@ -198,8 +198,12 @@ class _Floors:
 
     def __init__(self, law: Law) -> None:
         self._law = law
-        line = np.polyfit(np.log(law.s) - np.log(law.s).mean(), np.log(law.y), 1)[::-1]
+        ln_y = np.log(law.y)
+        line = np.polyfit(np.log(law.s) - np.log(law.s).mean(), ln_y, 1)[::-1]
         self._fits = {0.0: _FloorFit(law, 0.0, np.asarray(line))}
+        self._largest = float(np.exp(ln_y.mean()))  # a constant is nearer to the points than any larger E
+        self._grid: list[float] = np.linspace(0.0, self._largest, _FLOORS, endpoint=False).tolist()
+        self._tiny = 10 * ROUNDING * (1 + float(np.abs(ln_y).max()))  # rounding errors make no larger curve
 
     def fit(self, e: float) -> _FloorFit:
         """Return the fit at one E. It starts from the fit at the nearest E that was fitted before."""
@@ -217,37 +221,46 @@ class _Floors:
 
         If values rise with size, only E = 0 is considered.
         """
-        largest = float(np.exp(np.log(self._law.y).mean()))  # a constant is nearer to the points than any larger E
-        grid = np.linspace(0.0, largest, _FLOORS, endpoint=False).tolist()
         at_zero = self.curve(0.0)
         low_at_zero, high_at_zero = at_zero.interval()
-        tiny = 10 * ROUNDING * (1 + float(np.abs(np.log(self._law.y)).max()))
+        bends_upward = low_at_zero > self._tiny
         falls = self._law.alpha.value > 0
-        if high_at_zero < -tiny or (low_at_zero > tiny and not falls):
+        if high_at_zero < -self._tiny or (bends_upward and not falls):
             return None
         if not falls:
             return Floor(0.0, 0.0, 0.0, alpha=-float(self.fit(0.0).line[1]))
-        # ln(y - E) curves less upward, or more downward, the larger E is.
-        e = 0.0
-        if at_zero.value > tiny:
-            below = self._below(grid, lambda e: self.curve(e).value > 0)
-            if below == grid[-1]:
-                return None
-            e = self._boundary(below, below + grid[1], lambda e: self.curve(e).value > 0)
-        low = 0.0
-        if low_at_zero > tiny:
-            low = self._boundary(0.0, e, lambda e: self.curve(e).interval()[0] > 0)
+        e = self._best() if at_zero.value > self._tiny else 0.0
+        if e is None:
+            return None
+        low = self._boundary(0.0, e, lambda e: self.curve(e).interval()[0] > 0) if bends_upward else 0.0
+        return Floor(e, low, self._high(e), alpha=-float(self.fit(e).line[1]))
+
+    def _best(self) -> float | None:
+        """Return the E at which ln(y - E) has no curve; None if it curves upward at every E.
+
+        ln(y - E) curves less upward, or more downward, the larger E is.
+        """
+
+        def curves_upward(e: float) -> bool:
+            return self.curve(e).value > 0
+
+        below = self._below(self._grid, curves_upward)
+        if below == self._grid[-1]:
+            return None
+        return self._boundary(below, below + self._grid[1], curves_upward)
+
+    def _high(self, e: float) -> float:
+        """Return the upper end of the interval of E, for the best E."""
         scatter = self.fit(e).with_square.scatter
-        larger = [e, *(value for value in grid if value > e)]
 
         def is_permitted(e: float) -> bool:
-            return self.curve(e, scatter).interval()[1] > -tiny
+            return self.curve(e, scatter).interval()[1] > -self._tiny
 
+        larger = [e, *(value for value in self._grid if value > e)]
         below = self._below(larger, is_permitted)
-        high = largest
-        if below < larger[-1]:
-            high = self._boundary(below, min(value for value in larger if value > below), is_permitted)
-        return Floor(e, low, high, alpha=-float(self.fit(e).line[1]))
+        if below == larger[-1]:
+            return self._largest
+        return self._boundary(below, min(value for value in larger if value > below), is_permitted)
 
     @staticmethod
     def _below(values: list[float], holds: Callable[[float], bool]) -> float:
@@ -271,6 +284,11 @@ class _Floors:
         return (below + above) / 2
 
 
+def _is_tested(law: Law) -> bool:
+    """Return whether forms of a law can be tested."""
+    return law.sizes >= MIN_TESTED_SIZES and law.alpha.has_interval
+
+
 def fit_floor(law: Law) -> Floor | None:
     """Fit E + A S^-alpha with E >= 0, and compute the interval of E.
 
@@ -282,9 +300,7 @@ def fit_floor(law: Law) -> Floor | None:
         than `MIN_TESTED_SIZES` sizes, or no interval.
 
     """
-    if law.sizes < MIN_TESTED_SIZES or not law.alpha.has_interval:
-        return None
-    return _Floors(law).interval()
+    return _Floors(law).interval() if _is_tested(law) else None
 
 
 def forecast(law: Law, s: float) -> Forecast | None:
@@ -302,7 +318,7 @@ def forecast(law: Law, s: float) -> Forecast | None:
         no interval.
 
     """
-    if law.sizes < MIN_TESTED_SIZES or not law.alpha.has_interval:
+    if not _is_tested(law):
         return None
     predictions: list[tuple[str, Estimate]] = []
     floors = _Floors(law)

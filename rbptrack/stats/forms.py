@@ -74,15 +74,12 @@ class FormFit:
         parameters: the parameters by name, in the order of the expression.
         squares: the sum of squared residuals of ln y.
         ln_y: the logarithms of the values, (m,).
-        curve: a function that takes sizes S, (n,), and training tokens D, (n,) or None. It returns the form's values
-            of y, (n,); NaN for values that are not positive.
 
     """
 
     parameters: dict[str, Parameter]
     squares: float
     ln_y: FloatArray
-    curve: Callable[[FloatArray, FloatArray | None], FloatArray]
 
     @property
     def aicc(self) -> float:
@@ -176,14 +173,7 @@ def check_form(text: str) -> list[str]:
     return parameters
 
 
-def fit_form(
-    text: str,
-    s: FloatArray,
-    y: FloatArray,
-    d: FloatArray | None = None,
-    *,
-    with_intervals: bool = True,
-) -> FormFit:
+def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = None) -> FormFit:
     """Fit a user-defined form of law by least squares of ln y.
 
     Args:
@@ -192,7 +182,6 @@ def fit_form(
         s: sizes S, (m,).
         y: positive values, (m,).
         d: training tokens D, (m,); None if they are unknown.
-        with_intervals: whether to compute the profile intervals.
 
     Raises:
         BadInput: the text is not such an expression, it has too many parameters for these sizes, or it needs D and D is
@@ -214,16 +203,10 @@ def fit_form(
     except TimeoutError as error:
         raise _refused(text, f"the fit takes more than {_MAX_EVALUATIONS:,} evaluations of the form") from error
     parameters = {name: Parameter(best.params[name].value) for name in names}
-    if with_intervals and best.chisqr > EXACT * len(y):
+    if best.chisqr > EXACT * len(y):
         with suppress(TimeoutError):  # the parameters then have no intervals
             parameters = _profiles(minimizer, best, names)
-    values = {name: parameter.value for name, parameter in parameters.items()}
-
-    def curve(s: FloatArray, d: FloatArray | None = None) -> FloatArray:
-        y = _make_form(text, {"S": s, "D": d})(values)
-        return np.where(y > 0, y, nan)
-
-    return FormFit(parameters, float(best.chisqr), ln_y, curve)
+    return FormFit(parameters, float(best.chisqr), ln_y)
 
 
 def _make_form(text: str, variables: Mapping[str, FloatArray | None]) -> Form:

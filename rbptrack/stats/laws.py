@@ -14,20 +14,11 @@ import numpy as np
 
 from rbptrack.base.formatting import counted, listed
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, metric_label, rbp_name
-from rbptrack.stats.documents import (
-    MIN_UNITS,
-    Statistic,
-    SumsLike,
-    ce_and_neg_log_rbp,
-    estimate,
-    influences,
-    neg_log_rbp,
-    only_totals,
-    shares_of_tokens,
-)
+from rbptrack.stats.documents import MIN_UNITS, estimate, influences, shares_of_tokens
 from rbptrack.stats.estimate import DocumentInfluences, Estimate
 from rbptrack.stats.lines import Lines, lines_through
 from rbptrack.stats.rounding import TIED
+from rbptrack.stats.sums import Statistic, SumsLike, ce_and_neg_log_rbp, neg_log_rbp, only_totals
 
 MIN_SIZES = 3
 """The fewest sizes of a law whose error is known. A law through fewer sizes fits exactly."""

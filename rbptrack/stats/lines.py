@@ -21,13 +21,7 @@ from math import nan
 import numpy as np
 
 from rbptrack.ranks import FloatArray
-from rbptrack.stats.documents import (
-    MIN_UNITS,
-    combined_influences,
-    covariance,
-    deciding_documents,
-    degrees_of_freedom,
-)
+from rbptrack.stats.documents import MIN_UNITS, combined_influences, covariance, deciding_documents, degrees_of_freedom
 from rbptrack.stats.estimate import DocumentInfluences, Estimate
 from rbptrack.stats.rounding import ROUNDING
 

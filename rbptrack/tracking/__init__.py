@@ -1,4 +1,4 @@
-"""Keeps results in MLflow. Each finished measurement is logged once and completely, and is read as a row of `Runs`.
+"""Keep results in MLflow. Each finished measurement is logged once and completely, and is read as a row of `Runs`.
 
 No other package of rbptrack imports mlflow.
 """

@@ -1,4 +1,4 @@
-"""Links measurements with the MLflow run that trains the model."""
+"""Link measurements with the MLflow run that trains the model."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import MissingArtifact
 from rbptrack.measurement.columns import DTYPE_BY_COLUMN
 from rbptrack.ranks import MissingColumn, RankTable
-from rbptrack.stats.documents import only_totals
+from rbptrack.stats.sums import only_totals
 from tests.rank_tables import MemoryRankStore, rank_table
 
 

@@ -76,7 +76,7 @@ def test_draft_of_constant_acceptance_has_speed_up_of_formula_at_best_length() -
     report = Draft(length=5).analyze(runs_with_reference(table_with_acceptance(0.5)))
     best = max(range(1, 13), key=lambda length: speed_up(0.5, length, 0.1))
     row = report.frame("speed_up").iloc[0]
-    assert row["length"] == best
+    assert row["best_length"] == best
     assert row["cost"] == 0.1
     assert row["speed_up"] == pytest.approx(speed_up(0.5, best, 0.1))
     assert f"{row['speed_up']:.2f} times with drafts of {best} tokens" in report.headline

@@ -69,7 +69,7 @@ def test_forms_of_power_law_has_floor_interval_from_0_and_largest_floor() -> Non
 
 
 def test_forms_of_four_sizes_answers_all_questions() -> None:
-    assert set(report_of(power_law, 4).questions) == {"alpha", "bend", "floor"}
+    assert set(report_of(power_law, 4).questions) == {"bend", "floor"}
 
 
 def test_user_defined_form_has_its_parameters() -> None:

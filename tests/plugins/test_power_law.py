@@ -375,7 +375,15 @@ def test_power_law_of_imported_ce_alone_has_its_law_and_figure():
             del row[f"rbp_{k}"]
     report = report_of(rows)
     assert result(report, "alpha", "ce")["alpha"] == pytest.approx(0.1, abs=0.01)
+    assert result(report, "improvement", "ce")["improvement"] == pytest.approx(rows[-1]["ce"] - rows[0]["ce"])
+    assert report.headline.startswith("CE improves with size, α = 0.10")
     assert "laws" in report.figures
+
+
+def test_headline_of_one_model_has_its_value():
+    rows = rows_of("a", 0.2, 0.1, 1)
+    assert f"{rows[0]['rbp_10']:.3f}" in report_of(rows).headline
+    assert f"{rows[0]['ce']:.3f}" in report_of([{**rows[0], "rbp_1": None, "rbp_10": None, "rbp_100": None}]).headline
 
 
 def test_family_with_constant_ce_has_exponent_0_and_does_not_affect_another_family():

@@ -40,13 +40,10 @@ def runs_of_checkpoints(sizes: int = 4, **columns: Any) -> Runs:
     return Runs(pd.DataFrame(rows).assign(**columns), RankTables({}))
 
 
-def test_law_of_additive_checkpoints_describes_them_exactly_and_has_no_exponents(tmp_path: Path) -> None:
+def test_training_draws_every_checkpoint_and_every_exponent(tmp_path: Path) -> None:
     report = Training(k=(1,)).analyze(runs_of_checkpoints())
-    law = report.tables["law"].set_index("metric")
-    np.testing.assert_allclose(law["R2"].astype(float), 1.0, atol=1e-6)
-    np.testing.assert_allclose(law["largest_deviation"].astype(float), 0.0, atol=1e-4)
-    assert (law["checkpoints"] == 20).all()
-    assert set(law.columns) == {"family", "dataset", "R2", "largest_deviation", "checkpoints", "sizes"}
+    assert len(report.tables["points"]) == 2 * 20
+    assert len(report.frame("alpha")) == 2 * len(STEPS)
     for name, figure in report.figures.items():
         save(figure, tmp_path / f"{name}.svg")
 
@@ -108,7 +105,6 @@ def test_training_fits_one_law_for_each_kind_of_candidates() -> None:
     both = pd.concat([of_vocabulary, of_tokenizer], ignore_index=True)
     report = Training(k=()).analyze(Runs(both.drop(columns="name"), RankTables({})))
     kinds = {"toy candidates tokenizer", "toy candidates vocabulary"}
-    assert set(report.tables["law"]["family"]) == kinds
     assert set(report.frame("alpha")["family"]) == set(report.frame("change")["family"]) == kinds
 
 
@@ -135,10 +131,8 @@ def test_headline_counts_the_families_whose_exponent_grows() -> None:
     assert "in 1 of 2" in report.headline
 
 
-def test_training_of_two_sizes_has_alpha_without_interval_and_no_law() -> None:
+def test_training_of_two_sizes_has_alpha_without_interval() -> None:
     report = Training().analyze(runs_of_checkpoints(2))
-    assert "law" not in report.tables
-    assert any("10 of 2 sizes at 5 values of D" in note for note in report.notes)
     assert report.frame("alpha")["low"].isna().all()
 
 

@@ -49,7 +49,29 @@ def two_models() -> Any:
 
 def test_render_reading_orders_models_by_size_and_names_the_next_smaller(two_models: Any) -> None:
     assert [model["name"] for model in two_models["models"]] == ["toy-small", "toy-large"]
+    assert [model["title"] for model in two_models["models"]] == ["toy-small (S = 1k)", "toy-large (S = 100k)"]
     assert [model["smaller"] for model in two_models["models"]] == [None, 0]
+
+
+def test_render_reading_of_unknown_sizes_names_no_smaller_and_no_equal_model() -> None:
+    runs = random_runs()
+    frame = runs.frame.assign(non_embedding_params=[None, 0, 1000])
+    models = render_token_set(Runs(frame.drop(columns="name"), runs.store))["models"]
+    assert sum("S =" in model["title"] for model in models) == 1
+    assert all(model["smaller"] is model["equal"] is None for model in models)
+
+
+def test_render_reading_explains_strict_ranks() -> None:
+    runs = random_runs()
+    frame = runs.frame.assign(rank="strict").drop(columns="name")
+    assert any("strict" in note for note in render_reading(Runs(frame, runs.store))[1])
+
+
+def test_render_reading_of_one_model_offers_no_other_model() -> None:
+    runs = random_runs()
+    page, _ = render_reading(runs[:1])
+    assert "slider" not in page[: page.index("<script")]
+    assert "slider" in render_reading(runs)[0]
 
 
 def test_render_reading_has_the_texts_and_the_scored_tokens(two_models: Any) -> None:
@@ -244,7 +266,7 @@ def test_render_reading_finds_the_token_with_the_largest_gain_in_rank() -> None:
     ranks = {"small": [[1, 7, 300, 40_000, 900]], "large": [[2, 1, 90, 1, 1]]}
     texts = [["a", "b", "c", "d", "===", "e"]]  # a sign is no word
     (document,) = render_token_set(runs_with_ranks(ranks, texts))["documents"]
-    assert document["gain"] == {"token": 5, "before": 900, "after": 1}
+    assert document["gain"] == {"token": 5, "text": "e", "before": 900, "after": 1}
 
 
 def test_render_reading_lists_readable_documents_first() -> None:

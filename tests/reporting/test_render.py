@@ -200,6 +200,15 @@ def test_render_has_a_row_of_laws_per_dataset_for_every_k_of_the_slider(page: st
         assert [row[:2] for row in rows_of_metric] == [["family0", "code"], ["family0", "wiki"]]
 
 
+def test_render_row_without_a_law_is_empty_at_that_k() -> None:
+    runs = measurements(1, ["wiki"], 3)
+    report = law_report(runs, [1, 10])
+    report.tables["laws"] = report.tables["laws"].query("k != 1")  # RBP_1 is 0 at some size
+    rows = rows_by_metric(render(runs, [Analysis("power_law", report, leads=True)]))
+    assert rows["rbp1"] == [["family0", "wiki", "", "", ""]]
+    assert rows["rbp10"][0][2].startswith("0.148")
+
+
 def test_render_row_of_a_law_has_estimates_p_verdict_and_doubt(page: str) -> None:
     row = rows_by_metric(page)["rbp100"][0]
     alpha, verdict, delta, doubt = row[2:]
@@ -222,10 +231,11 @@ def test_render_repeats_the_filters_in_the_command_for_a_figure() -> None:
         [Analysis("power_law", law_report(runs, [1, 10]), leads=True)],
         filters={"where": "ce < 4 and dtype == 'float32'"},
     )
-    assert "rbptrack analyze power_law" in page
-    filters = re.search(r'data-filters="([^"]*)"', page)
-    assert filters
-    assert shlex.split(json.loads(unescape(filters[1]))["where"]) == ["ce < 4 and dtype == 'float32'"]
+    command = re.search(r'<p class="note" id="pdf">.*?<code>(.*?)</code>', page)
+    assert command
+    words = shlex.split(unescape(re.sub("<[^>]*>", "", command[1])))
+    assert words[:5] == ["rbptrack", "analyze", "power_law", "--format", "pdf"]
+    assert words[5:] == ["--k", "10", "--where", "ce < 4 and dtype == 'float32'"]
 
 
 def test_render_explains_columns_of_one_title_below_their_own_tables() -> None:

@@ -53,6 +53,15 @@ def test_results_tables_add_names_to_titles_that_two_questions_share() -> None:
     assert table.names["exponent (gamma)"] == "gamma"
 
 
+def test_results_tables_keep_different_numbers_of_one_name_apart() -> None:
+    report = Report({"accepted": Term("tokens per call", "tokens"), "speed_up": Term("speed-up", "speed-up")})
+    for question, length in (("accepted", 5), ("speed_up", 1)):
+        report.add(question, 1.5, family="nano", dataset="wiki", beside={"length": length, "sizes": 3})
+    row = results_tables(report)[0].frame.iloc[0].to_dict()
+    assert (row["length"], row["length (speed-up)"], row["sizes"]) == ("5", "1", "3")
+    assert "sizes (speed-up)" not in row
+
+
 def test_results_tables_have_a_verdict_for_each_of_two_questions_with_the_same_title() -> None:
     report = Report({"alpha": Term("exponent", "exponent"), "gamma": Term("another exponent", "exponent")})
     report.add("alpha", Estimate(0.4, 1e-4), family="pythia", dataset="wiki", null=0.0)

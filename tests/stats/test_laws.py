@@ -19,9 +19,9 @@ from rbptrack.stats import (
     neg_log_rbp,
     neg_log_rbp_over_ce,
 )
-from rbptrack.stats.documents import TOTALS
 from rbptrack.stats.estimate import DocumentInfluences
 from rbptrack.stats.laws import law_in_k
+from rbptrack.stats.sums import TOTALS
 
 S = np.geomspace(1e5, 1e9, 6)
 

@@ -99,7 +99,7 @@ def test_mode_changes_shows_gained_and_lost_tokens(page: Page) -> None:
 def test_mode_changes_of_smallest_model_says_that_there_is_no_smaller_one(page: Page) -> None:
     page.click("button[value=changes]")
     page.locator("#strip [data-model='0']").click()
-    assert "smallest" in page.locator("#answer").inner_text()
+    assert "no smaller model" in page.locator("#answer").inner_text()
 
 
 def test_page_opens_at_the_token_with_the_largest_gain(browser: Browser, file: Path) -> None:
@@ -118,6 +118,15 @@ def test_mode_words_colours_all_tokens_of_a_word_alike(page: Page) -> None:
     assert "nats" in page.locator("#answer").inner_text()
     page.locator("#text span").nth(3).click()
     assert "prose." in page.locator("#details").inner_text()
+
+
+def test_mode_words_of_a_text_without_blanks_has_no_mean(browser: Browser, tmp_path: Path) -> None:
+    """The first token is not scored, so no word is scored completely."""
+    file = tmp_path / "read.html"
+    runs = runs_with_ranks({"small": [[1, 2]], "large": [[1, 1]]}, [["a", "b", "c"]])
+    file.write_text(render_reading(runs)[0], encoding="utf-8")
+    with open_page(browser, file, address="#mode=words") as page:
+        assert "of no word" in page.locator("#answer").inner_text()
 
 
 def test_mode_pair_shows_two_models_side_by_side(page: Page) -> None:

@@ -14,7 +14,7 @@ import pytest
 from benchmarks import speed, stores
 from benchmarks.shapes import random_corpus, random_module
 from rbptrack.models.splitting import split_model
-from rbptrack.stats.documents import cross_entropy, rbp
+from rbptrack.stats.sums import cross_entropy, rbp
 from rbptrack.tracking import Store
 from studies import stores as known
 from studies import validity, validity_page

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .items import Item, Score, WrongShapeError, choose_metric, get_object, limit_condition
-from .naming import detail_texts, plain_value, version_text
+from .naming import detail_texts, group_text, plain_value, version_text
 
 # lm-evaluation-harness names the model by one of these arguments.
 _MODEL_ARGUMENTS = ("pretrained", "model", "path", "model_id", "engine", "load")
@@ -43,9 +43,9 @@ def read_harness(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
         name, _, filter_name = chosen.partition(",")
         shots = _find_shots(content, config, task)
         chat = "chat template" if content.get("chat_template") else ""
-        conditions = limit_condition(
-            config.get("limit"), [get_object(samples, leaf, optional=True) for leaf in _leaves(content, task)]
-        )
+        leaves = _leaves(content, task)
+        counts = [get_object(samples, leaf, optional=True) for leaf in leaves]
+        conditions = limit_condition(config.get("limit"), counts)
         if chat and plain_value(shots) != 0:
             conditions["fewshot_as_multiturn"] = content.get("fewshot_as_multiturn")
         yield Score(
@@ -54,7 +54,7 @@ def read_harness(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
             task,
             numbers[chosen],
             get_object(samples, task, optional=True).get("effective") or None,
-            (*detail_texts(name, filter_name, shots), chat, version_text(versions.get(task))),
+            (*detail_texts(name, filter_name, shots), chat, group_text(leaves, task), version_text(versions.get(task))),
             conditions,
             settings,
         )

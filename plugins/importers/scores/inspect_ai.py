@@ -29,28 +29,20 @@ def read_inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterato
     evaluation = get_object(content, "eval")
     results = get_object(content, "results")
     config = get_object(evaluation, "config", optional=True)
+    plan = get_object(content, "plan", optional=True)
+    arguments = get_object(evaluation, "model_args", optional=True)
     epochs = config.pop("epochs", None) or 1
     config.pop("epochs_reducer", None)  # each score names its own reducer
-    arguments = get_object(evaluation, "model_args", optional=True)
-    settings = arguments | config
-    plan = get_object(content, "plan", optional=True)
-    for generation in (
-        get_object(plan, "config", optional=True),
-        get_object(evaluation, "model_generate_config", optional=True),
-    ):
-        settings |= {name: value for name, value in generation.items() if value is not None}
-    conditions = _limit(settings.pop("limit", None), evaluation) | _solver(evaluation, plan)
-    conditions |= {"model_roles": evaluation.get("model_roles")}
-    passed = evaluation.get("task_args_passed", evaluation.get("task_args"))
-    for name, value in passed.items() if isinstance(passed, Mapping) else ():
-        conditions[f"task_args.{name}" if name in _OWN_CONDITIONS else name] = value
+    conditions = _limit(config.pop("limit", None), evaluation) | _solver(evaluation, plan) | _task_arguments(evaluation)
+    settings = arguments | config | _generation(evaluation, plan)
     samples = results.get("completed_samples") or results.get("total_samples")
     if type(epochs) is not int or epochs < 1 or not isinstance(samples, int | None) or "task" not in evaluation:
         raise WrongShapeError("eval.task, and whole numbers in eval.config.epochs and results.total_samples are needed")
     scores = _scores(results)
+    has_several_scorers = len({score["name"] for score in scores}) > 1
     for score in scores:
         task = str(evaluation["task"]).rpartition("/")[2]
-        if len({score["name"] for score in scores}) > 1:
+        if has_several_scorers:
             task += f"/{score['name']}"
         numbers = {name: entry.get("value") for name, entry in score["metrics"].items() if isinstance(entry, Mapping)}
         chosen = yield from choose_metric(task, numbers, metric)
@@ -79,6 +71,23 @@ def _scores(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
             raise WrongShapeError("results.scores must be a list of objects with the key name")
         get_object(score, "metrics")
     return scores
+
+
+def _generation(evaluation: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the generation of answers: those of the plan, and those of the model."""
+    settings: dict[str, Any] = {}
+    for part, key in ((plan, "config"), (evaluation, "model_generate_config")):
+        settings |= {name: value for name, value in get_object(part, key, optional=True).items() if value is not None}
+    return settings
+
+
+def _task_arguments(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that were passed to the task, and the roles of further models."""
+    conditions = {"model_roles": evaluation.get("model_roles")}
+    passed = evaluation.get("task_args_passed", evaluation.get("task_args"))
+    for name, value in passed.items() if isinstance(passed, Mapping) else ():
+        conditions[f"task_args.{name}" if name in _OWN_CONDITIONS else name] = value
+    return conditions
 
 
 def _limit(limit: object, evaluation: Mapping[str, Any]) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rbptrack.analysis import listed, shortened_list
@@ -96,7 +96,7 @@ def choose_metric(task: str, numbers: Mapping[str, object], metric: str) -> Gene
     return ""
 
 
-def limit_condition(limit: object, counts: list[Mapping[str, Any]]) -> dict[str, object]:
+def limit_condition(limit: object, counts: Sequence[Mapping[str, Any]]) -> dict[str, object]:
     """Return the condition that only a part of the questions was asked; empty if all were asked.
 
     Args:

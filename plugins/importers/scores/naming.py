@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from rbptrack.analysis import names_a_secret, plain_name
+from rbptrack.analysis import counted, names_a_secret, plain_name
 
 from .items import Score
 from .settings import SETTINGS, Names, Setting
@@ -68,6 +68,14 @@ def detail_texts(metric: object, filter_name: object, shots: object) -> tuple[st
         "" if filter_name in (None, "none") else str(filter_name),
         "" if shots is None else f"{_text(shots)}-shot",
     )
+
+
+def group_text(leaves: Sequence[str], task: str) -> str:
+    """Return the number of tasks over which a score is the mean, as a text that names the task.
+
+    The text is empty if `task` is not a group. `leaves` are the tasks of the group, or the task itself.
+    """
+    return "" if list(leaves) == [task] else f"group of {counted(len(leaves), 'task')}"
 
 
 def version_text(version: object) -> str:

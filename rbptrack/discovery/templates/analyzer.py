@@ -1,4 +1,4 @@
-"""Computes the share of tokens with a rank of at most k, at each size. Replace it with your own analysis."""
+"""Compute the share of tokens with a rank of at most k, at each size. Replace it with your own analysis."""
 
 from pydantic import PositiveInt
 

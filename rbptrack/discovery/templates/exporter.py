@@ -1,4 +1,4 @@
-"""Writes one CSV per dataset. Replace it with your own format."""
+"""Write one CSV per dataset. Replace it with your own format."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Reads .losses files: model, dataset and cross-entropy in nats, separated by spaces. Replace it with your format."""
+"""Read .losses files: model, dataset and cross-entropy in nats, separated by spaces. Replace it with your format."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -369,12 +369,15 @@ def test_scores_of_harness_adds_number_of_shots_to_name_of_task() -> None:
 @pytest.mark.parametrize(
     ("fields", "task"),
     [
-        ({"n-shot": {"mmlu_law": 5, "mmlu_art": 5}}, "mmlu (acc, 5-shot)"),
-        ({"n-shot": {"mmlu_law": 5, "mmlu_art": 0}}, "mmlu (acc)"),
-        ({"configs": {"mmlu_law": {"num_fewshot": 2}, "mmlu_art": {"num_fewshot": 2}}}, "mmlu (acc, 2-shot)"),
-        ({"config": {"model_args": "pretrained=a/b", "num_fewshot": 3}}, "mmlu (acc, 3-shot)"),
-        ({"n-shot": {"mmlu": 5.0}, "chat_template": "{{ x }}"}, "mmlu (acc, 5-shot, chat template)"),
-        ({"group_subtasks": {"mmlu": ["mmlu_law"], "mmlu_law": ["mmlu"]}}, "mmlu (acc)"),
+        ({"n-shot": {"mmlu_law": 5, "mmlu_art": 5}}, "mmlu (acc, 5-shot, group of 2 tasks)"),
+        ({"n-shot": {"mmlu_law": 5, "mmlu_art": 0}}, "mmlu (acc, group of 2 tasks)"),
+        (
+            {"configs": {"mmlu_law": {"num_fewshot": 2}, "mmlu_art": {"num_fewshot": 2}}},
+            "mmlu (acc, 2-shot, group of 2 tasks)",
+        ),
+        ({"config": {"model_args": "pretrained=a/b", "num_fewshot": 3}}, "mmlu (acc, 3-shot, group of 2 tasks)"),
+        ({"n-shot": {"mmlu": 5.0}, "chat_template": "{{ x }}"}, "mmlu (acc, 5-shot, chat template, group of 2 tasks)"),
+        ({"group_subtasks": {"mmlu": ["mmlu_law"], "mmlu_law": ["mmlu"]}}, "mmlu (acc, group of 0 tasks)"),
     ],
 )
 def test_scores_of_group_in_harness_has_number_of_shots_of_its_tasks(
@@ -532,6 +535,20 @@ def test_scores_of_lighteval_has_model_tasks_with_shots_and_number_of_documents(
     assert set(source.scores["model"]) == {"acme/alpha-70m"}
     assert source.scores["n"].dropna().tolist() == [1319, 1319]
     assert any("wikitext" in note for note in source.notes), "a score above 1 is left out"
+
+
+def test_scores_of_group_in_lighteval_names_the_number_of_its_tasks(tmp_path: Path) -> None:
+    """An average over tasks must be able to leave out the means that the file has in addition to the tasks."""
+    results = {"mmlu:law|5": 0.25, "mmlu:art|5": 0.75, "mmlu:art|0": 0.5, "mmlu:_average|5": 0.5, "arc|5": 0.125}
+    text = lighteval_results({key: {"acc": value} for key, value in results.items()}, model_name="a/b")
+    scores = {task: score for (_, task), score in scores_of(write_file(tmp_path / "r.json", text)).items()}
+    assert scores == {
+        "mmlu:law (acc, 5-shot)": 0.25,
+        "mmlu:art (acc, 5-shot)": 0.75,
+        "mmlu:art (acc, 0-shot)": 0.5,
+        "mmlu (acc, 5-shot, group of 2 tasks)": 0.5,
+        "arc (acc, 5-shot)": 0.125,
+    }
 
 
 @pytest.mark.parametrize(
