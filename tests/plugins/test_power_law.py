@@ -23,7 +23,7 @@ from tests.rank_tables import power_law_rank_table, rank_table
 @pytest.fixture
 def _no_figures(monkeypatch):
     """Replace the functions that draw figures. Drawing takes most of the time of a small report."""
-    monkeypatch.setattr(power_law, "explorer", lambda points, laws, k: None)
+    monkeypatch.setattr(power_law, "draw_laws", lambda points, laws, k: None)
     monkeypatch.setattr(power_law, "intervals", lambda *frame, **look: None)
 
 
