@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_origin
 
-from hydra.core.override_parser.types import Glob
-
 from rbptrack.base.errors import BadInput, nearest, suggestion
 from rbptrack.base.names import split_list
 from rbptrack.config.check import refuse_secrets
@@ -23,7 +21,6 @@ from rbptrack.config.patterns import GROUP_BY_KEY
 from rbptrack.config.registration import register
 
 _HYDRA_KEYS = ("hydra/", "hydra.")
-_SEARCH_PATH = "hydra.searchpath="
 # A value, or several to sweep over, which may also be written as choice(a,b).
 _VALUES = re.compile(r"(?P<choice>choice\()?(?P<values>[^'\"()\[\]{}$]+)(?(choice)\))")
 
@@ -88,17 +85,10 @@ def read_command_line(words: Sequence[str]) -> CommandLine:
         flags, other_words = _FLAGS.parse_known_args(list(words))
     except argparse.ArgumentError as error:
         raise BadInput(str(error)) from error
-    folders = [_config_folder(text) for text in flags.config_dir]
-    setting_words = []
-    for word in other_words:
-        if word.startswith(_SEARCH_PATH):
-            folders.extend(map(_config_folder, split_list(word.removeprefix(_SEARCH_PATH))))
-        else:
-            setting_words.append(word)
-    folders = [*config_folders(), *folders]
+    folders = [*config_folders(), *map(_config_folder, flags.config_dir)]
     choices = Choices(folders)
-    overrides = [_translate_word(word, choices) for word in setting_words]
-    keys = [override.partition("=")[0].lstrip("+~") for override in overrides]
+    overrides = [_translate_word(word, choices) for word in other_words]
+    keys = [override.partition("=")[0].lstrip("+") for override in overrides]
     _check_keys(keys)
     if "dataset.seq_len" in keys and "dataset.shorten" not in keys:
         overrides.append("dataset.shorten=false")  # a length that the user sets is not changed
@@ -107,11 +97,11 @@ def read_command_line(words: Sequence[str]) -> CommandLine:
     flags_for_hydra = [f"--cfg={flags.cfg}"] if flags.cfg else []
     if flags.resolve:
         flags_for_hydra.append("--resolve")
-    of_hydra = [override for override in overrides if override.lstrip("+~").startswith(_HYDRA_KEYS)]
+    of_hydra = [override for override in overrides if override.lstrip("+").startswith(_HYDRA_KEYS)]
     return CommandLine(
         overrides=[override for override in overrides if override not in of_hydra],
         for_hydra=[*flags_for_hydra, *of_hydra],
-        search_path=[f"{_SEARCH_PATH}[{','.join(further_folders)}]"] if further_folders else [],
+        search_path=[f"hydra.searchpath=[{','.join(further_folders)}]"] if further_folders else [],
         multirun=flags.multirun,
     )
 
@@ -126,7 +116,7 @@ def _check_keys(keys: Sequence[str]) -> None:
 
 
 def _config_folder(text: str) -> Path:
-    folder = user_path(text.removeprefix("file://"))
+    folder = user_path(text)
     if not folder.is_dir():
         raise BadInput(f"{text}: this folder of configs does not exist")
     return folder.absolute()
@@ -135,19 +125,17 @@ def _config_folder(text: str) -> Path:
 def _translate_word(word: str, choices: Choices) -> str:
     if word.startswith("-"):
         raise unknown_flag_error(word)
-    prefixed_key, equals, value = word.partition("=")
-    key = prefixed_key.lstrip("+~").strip()
+    prefixed_key, _, value = word.partition("=")
+    key = prefixed_key.lstrip("+").strip()
     _check_key(word, key, choices)
-    if prefixed_key.startswith("~") and key in key_types() and not is_free_key(key):
-        raise BadInput(f"{word}: an option with a fixed name cannot be removed. To change its value, give {key}=VALUE")
-    if not equals or prefixed_key.startswith("~") or value == "null":
+    if value == "null":
         return word
     if key == "k" and value not in choices.names("k"):
         return _override_for_ks(value, choices.names("k"))
     if key == "reference":
-        return f"+model@reference={_expand_names(word, key, value, choices)}"
+        prefixed_key = "+model@reference"
     if key in GROUP_BY_KEY:
-        return f"{prefixed_key}={_expand_names(word, key, value, choices)}"
+        return f"{prefixed_key}={','.join(map(quote, choices.select(key, split_list(value))))}"
     key_type = key_types().get(key)
     if get_origin(key_type) is list:  # `a,b` is one list, not two values to sweep over
         return f"{prefixed_key}=[{','.join(map(quote, split_list(value)))}]"
@@ -160,7 +148,7 @@ def _translate_word(word: str, choices: Choices) -> str:
 
 def _check_key(word: str, key: str, choices: Choices) -> None:
     """Raise BadInput if a word has no key, or if its key does not exist. The message suggests similar names."""
-    if not key or ("=" not in word and not word.startswith("~")):
+    if not key or "=" not in word:
         for group in ("model", "dataset"):
             if near := nearest(word, choices.names(group)):
                 raise BadInput(f"{word}: expected key=value.{suggestion([f'{group}={near[0]}'])}")
@@ -179,18 +167,3 @@ def _override_for_ks(value: str, k_config_names: Sequence[str]) -> str:
     if not numbers or not all(re.fullmatch(r"-?\d+", number) for number in numbers):
         raise BadInput(f"k={value}: give numbers such as k=1,10,100, or one of the names {', '.join(k_config_names)}")
     return f"k.values=[{','.join(numbers)}]"
-
-
-def _expand_names(word: str, key: str, value: str, choices: Choices) -> str:
-    """Expand the value of a key such as `model` to a list of config names in Hydra's grammar.
-
-    Hydra's `glob(a/*,exclude=a/b)` is a list of patterns. Its other functions, such as `choice(a,b)`, are not changed.
-    """
-    if re.match(r"\w+\(", value):
-        function = parse_override(word).value()
-        if not isinstance(function, Glob):
-            return value
-        elements = [*function.include, *(f"!{pattern}" for pattern in function.exclude)]
-    else:
-        elements = split_list(value)
-    return ",".join(map(quote, choices.select(key, elements)))

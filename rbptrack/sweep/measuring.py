@@ -78,9 +78,8 @@ def measure_cell(
     loader = loader or Loader()
     deliver = deliver and cell.config.deliver
     try:
-        with _hold_lock(cell) as is_first:
-            is_new = is_first and store.was_missing(cell.fingerprint)
-            if deliver and not cell.config.force and not is_new and (run_id := _find_run_id(cell, store)):
+        with _hold_lock(cell):
+            if deliver and not cell.config.force and (run_id := _find_run_id(cell, store)):
                 return Found(cell.title, run_id)
             if not (cell.folder / RECORD_FILE).exists():
                 _measure(cell, store, loader, next_cell)
@@ -154,13 +153,9 @@ def _lock_file(cell: Cell) -> Path:
 
 
 @contextmanager
-def _hold_lock(cell: Cell) -> Iterator[bool]:
-    """Hold the lock of a cell while a block runs. If another process holds the lock, print a line and wait.
-
-    Yields whether no process in this folder held this lock before.
-    """
+def _hold_lock(cell: Cell) -> Iterator[None]:
+    """Hold the lock of a cell while a block runs. If another process holds the lock, print a line and wait."""
     cell.folder.parent.mkdir(parents=True, exist_ok=True)
-    is_first = not _lock_file(cell).exists()
     lock = FileLock(_lock_file(cell))
     try:
         lock.acquire(timeout=0)
@@ -168,7 +163,7 @@ def _hold_lock(cell: Cell) -> Iterator[bool]:
         print_text(f"{cell.title}: waiting for another process in this folder that measures it")
         lock.acquire()
     try:
-        yield is_first
+        yield
     finally:
         lock.release()
 

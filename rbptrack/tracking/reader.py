@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import index
@@ -43,7 +42,6 @@ from rbptrack.tracking.names import (
 
 _FINISHED = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.MEASUREMENT}'"
 _MAX_SINGLE_SEARCHES = 3  # more fingerprints than this are not searched one by one; all measurements are read instead
-_FRESH_SECONDS = 60.0  # an answer of the store is used again for this time
 
 
 class StoreReader(Artifacts):
@@ -71,8 +69,6 @@ class StoreReader(Artifacts):
         self.measurements = Experiment(self.connection, experiment, MEASUREMENTS_NOTE)
         self.reports = Experiment(self.connection, experiment + REPORTS_SUFFIX, REPORTS_NOTE)
         self.metric_names: set[str] = set()
-        self._missing: set[str] = set()  # the fingerprints that the last `find_all` did not find
-        self._asked = 0.0  # when this was
 
     @property
     def uri(self) -> str:
@@ -117,13 +113,7 @@ class StoreReader(Artifacts):
                 fingerprint = run.data.tags.get(FINGERPRINT_TAG, "")
                 if fingerprint in fingerprints:
                     run_ids.setdefault(fingerprint, run.info.run_id)
-        self._missing = set(fingerprints) - run_ids.keys()
-        self._asked = time.monotonic()
         return run_ids
-
-    def was_missing(self, fingerprint: str) -> bool:
-        """Return whether `find_all` looked for a fingerprint in the last minute, and did not find it."""
-        return fingerprint in self._missing and time.monotonic() - self._asked < _FRESH_SECONDS
 
     def runs(self, filters: Filters = NO_FILTERS, *, run_ids: Sequence[str] | None = None) -> Runs:
         """Return finished measurements. Of several runs with one fingerprint, only the newest is used.

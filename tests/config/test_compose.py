@@ -235,12 +235,6 @@ def test_compose_searches_the_folder_of_config_dir() -> None:
     assert [config.model.size for config in configs] == ["1m", "2m"]
 
 
-@pytest.mark.usefixtures("model_configs")
-def test_compose_searches_the_folders_of_hydra_searchpath(tmp_path: Path) -> None:
-    configs = compose(["model=mine/*", f"hydra.searchpath=[file://{tmp_path / 'more conf'}]"])
-    assert [config.model.size for config in configs] == ["1m", "2m"]
-
-
 def test_compose_names_a_config_that_is_not_yaml(model_configs: Path) -> None:
     (model_configs / "bad.yaml").write_text("family: [")
     with pytest.raises(BadInput, match=r"bad\.yaml"):
@@ -355,10 +349,6 @@ def test_compose_does_not_print_a_value_whose_key_names_a_secret() -> None:
 def test_compose_refuses_more_than_10_000_cells_before_it_composes_them() -> None:
     with pytest.raises(BadInput, match="10,000"):
         compose(["model=**", "dataset=*", "dataset.seed=range(0,1000)", "model.seed=range(0,1000)"])
-
-
-def test_compose_expands_a_glob_of_hydra() -> None:
-    assert len(compose(["dataset=glob([*],exclude=[wiki,p*])", "dataset.head=64"])) > 5
 
 
 def test_compose_accepts_one_config_of_each_family() -> None:

