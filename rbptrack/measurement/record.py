@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -28,7 +28,7 @@ FileName = Annotated[str, Field(pattern=r"^[^/\p{Cc}]{1,255}$")]
 """The name of a file in the folder of a run, without a path."""
 
 
-class Record(BaseModel):
+class _Sealed(BaseModel):
     """Base class of the contents of record.json.
 
     Attributes:
@@ -43,27 +43,6 @@ class Record(BaseModel):
     files: dict[FileName, Digest] = {}
     began: Annotated[float, Field(ge=0, lt=2**40)] = Field(default_factory=time.time)
     ended: Annotated[float, Field(ge=0, lt=2**40)] = 0.0
-
-    @property
-    def title(self) -> str:
-        """The name of the run."""
-        raise NotImplementedError
-
-    def tags(self) -> dict[str, str]:
-        """Return the tags of the run."""
-        raise NotImplementedError
-
-    def params(self) -> dict[str, str]:
-        """Return the params of the run."""
-        return {}
-
-    def metrics(self) -> dict[str, float]:
-        """Return the metrics of the run."""
-        return {}
-
-    def curves(self) -> dict[str, dict[int, float]]:
-        """Return the metrics with several values: the values by step, by name."""
-        return {}
 
     def write(self, folder: Path) -> str:
         """Write record.json with the hashes of all files that are in a folder. Returns its seal.
@@ -85,7 +64,7 @@ class Record(BaseModel):
         return seal
 
 
-class MeasurementRecord(Record):
+class MeasurementRecord(_Sealed):
     """The content of record.json of a measurement. The labels of the run may change later."""
 
     kind: Literal["measurement"] = "measurement"
@@ -100,58 +79,52 @@ class MeasurementRecord(Record):
         """The hash of everything that determines the numbers."""
         return self.measurement.fingerprint
 
+    @property
     def tags(self) -> dict[str, str]:
         return self.measurement.tags()
 
+    @property
     def params(self) -> dict[str, str]:
         return self.measurement.params()
 
+    @property
     def metrics(self) -> dict[str, float]:
         return self.measurement.metrics()
 
+    @property
     def curves(self) -> dict[str, dict[int, float]]:
         return {CURVE: self.measurement.rbp_curve} if self.measurement.rbp_curve else {}
 
 
-class ReportRecord(Record):
+class ReportRecord(_Sealed):
     """The content of record.json of a sweep, an analysis or scores.
 
     Attributes:
-        name: the name of the run.
-        stored_tags: the tags of the run.
-        stored_params: the params of the run.
-        stored_metrics: the metrics of the run.
+        title: the name of the run.
+        tags: the tags of the run.
+        params: the params of the run.
+        metrics: the metrics of the run.
         covered_run_ids: the run IDs of the measurements that the sweep or analysis used.
 
     """
 
     kind: Literal["report"] = "report"
-    name: str
-    stored_tags: dict[str, str] = {}
-    stored_params: dict[str, str] = {}
-    stored_metrics: dict[str, float] = {}
+    title: str
+    tags: dict[str, str] = {}
+    params: dict[str, str] = {}
+    metrics: dict[str, float] = {}
     covered_run_ids: list[str] = []
 
-    @property
-    def title(self) -> str:
-        return self.name
-
-    def tags(self) -> dict[str, str]:
-        return self.stored_tags
-
-    def params(self) -> dict[str, str]:
-        return self.stored_params
-
-    def metrics(self) -> dict[str, float]:
-        return self.stored_metrics
+    curves: ClassVar[dict[str, dict[int, float]]] = {}
 
 
-_RECORDS: TypeAdapter[MeasurementRecord | ReportRecord] = TypeAdapter(
-    Annotated[MeasurementRecord | ReportRecord, Field(discriminator="kind")]
-)
+Record = MeasurementRecord | ReportRecord
+"""The content of record.json. `curves` holds the metrics with several values: the values by step, by name."""
+
+_RECORDS: TypeAdapter[Record] = TypeAdapter(Annotated[Record, Field(discriminator="kind")])
 
 
-def parse_record(content: bytes) -> MeasurementRecord | ReportRecord:
+def parse_record(content: bytes) -> Record:
     """Parse the content of record.json. Raises MissingArtifact if it is not JSON, or if a value breaks a rule."""
     try:
         return _RECORDS.validate_json(content, strict=True)

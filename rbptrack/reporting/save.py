@@ -79,10 +79,10 @@ def save_report(
     names = ", ".join(analysis.name for analysis in analyses) if len(analyses) == 1 else "report"
     params = {"command": command, **_describe_runs(runs), **(params or {})}
     record = ReportRecord(
-        name=f"sweep {sweep}" if sweep else f"{names}: {subject}",
-        stored_tags={Tag.SWEEP: sweep},
-        stored_params={name: str(value) for name, value in params.items() if value},
-        stored_metrics=report_metrics(lead.report) if lead and lead.report else {},
+        title=f"sweep {sweep}" if sweep else f"{names}: {subject}",
+        tags={Tag.SWEEP: sweep},
+        params={name: str(value) for name, value in params.items() if value},
+        metrics=report_metrics(lead.report) if lead and lead.report else {},
         covered_run_ids=list(runs.frame["run_id"]),
         began=began or time.time(),
     )

@@ -234,9 +234,9 @@ def is_equivalent(run: Any, record: MeasurementRecord) -> bool:
     """Return whether MLflow's finished run of a fingerprint is equivalent to a record (`Store.find_equivalent`)."""
     if not record.measurement.imported_as or int(record.began * 1000) <= run.info.start_time:
         return True
-    stored = {name: value for name, value in run.data.metrics.items() if name not in record.curves()}
-    metrics = record.metrics()
-    if run.data.params != record.params() or stored.keys() != metrics.keys():
+    stored = {name: value for name, value in run.data.metrics.items() if name not in record.curves}
+    metrics = record.metrics
+    if run.data.params != record.params or stored.keys() != metrics.keys():
         return False
     return all(same_number(value, metrics[name]) for name, value in stored.items())
 

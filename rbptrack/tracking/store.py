@@ -85,7 +85,7 @@ class Store(StoreReader):
         if equivalent:
             return str(equivalent[0].info.run_id)
         tags = {
-            **record.tags(),
+            **record.tags,
             Tag.KIND: Kind.MEASUREMENT,
             Tag.SEAL: seal,
             Tag.NOTE: describe_measurement(measurement),
@@ -178,12 +178,12 @@ class Store(StoreReader):
             description: Markdown for the run's page. If the files include a page, a link to it is added.
 
         """
-        tags = {Tag.KIND: kind, **report.stored_tags}
+        tags = {Tag.KIND: kind, **report.tags}
         if report.covered_run_ids:
             tags[Tag.COVERS] = str(len(report.covered_run_ids))
-        report.stored_tags = {tag: shorten(value) for tag, value in tags.items() if value}
-        params = report.stored_params.items()
-        report.stored_params = {param: shorten(value, MAX_PARAM_LENGTH) for param, value in params if value}
+        report.tags = {tag: shorten(value) for tag, value in tags.items() if value}
+        params = report.params.items()
+        report.params = {param: shorten(value, MAX_PARAM_LENGTH) for param, value in params if value}
         writer = self._report_writer
         with self.connection.write_lock(), tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
@@ -191,14 +191,14 @@ class Store(StoreReader):
                 (folder / file).write_bytes(content.encode() if isinstance(content, str) else content)
             seal = report.write(folder)
             writer.discard_unfinished(self.reports.search("attributes.status = 'RUNNING'"))
-            with writer.run(report.name, report.stored_tags | {Tag.SEAL: seal}, report.began, report.ended) as run:
+            with writer.run(report.title, report.tags | {Tag.SEAL: seal}, report.began, report.ended) as run:
                 run_id: str = run.run_id
                 if PAGE_FILE in files:
                     page = f"#/experiments/{run.experiment_id}/runs/{run_id}/artifacts/{PAGE_FILE}"
                     description = f"[Page with figures]({page})\n\n{description}"
                 writer.add_files(run, [folder / file for file in (*files, RECORD_FILE)])
                 tags = {Tag.NOTE: description}
-                writer.log(run_id, params=report.stored_params, metrics=report.stored_metrics, tags=tags)
+                writer.log(run_id, params=report.params, metrics=report.metrics, tags=tags)
         self.locations[run_id] = run.artifact_uri
         return run_id
 
@@ -218,7 +218,7 @@ class Store(StoreReader):
         earlier = self.scores()
         if len(scores.merge(earlier.astype(str))) == len(scores):
             return None
-        report = ReportRecord(name=f"scores {file_name}", stored_tags={Tag.IMPORTED_FROM: file_name})
+        report = ReportRecord(title=f"scores {file_name}", tags={Tag.IMPORTED_FROM: file_name})
         self.save(Kind.SCORES, report, {SCORES_FILE: content})
         return earlier
 

@@ -189,7 +189,7 @@ def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
             return
         record = parse_record(content)
         yield from _changed_facts(run, record)
-        for name, curve in record.curves().items():
+        for name, curve in record.curves.items():
             with store.connection.translated_errors():
                 history = store.connection.client.get_metric_history(run_id, name)
             if sorted((point.step, point.value) for point in history) != sorted(curve.items()):
@@ -206,17 +206,17 @@ def _differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
 
 def _changed_facts(run: Run, record: Record) -> Iterator[str]:
     """Yield the differences between a run and its record in params, metrics, tags, times and the dataset."""
-    curves = record.curves()
-    yield from _changed_values("param", record.params(), run.data.params)
+    curves = record.curves
+    yield from _changed_values("param", record.params, run.data.params)
     metrics = {
         name: value
         for name, value in run.data.metrics.items()
         if name not in curves and not name.startswith("system/")  # MLflow may add metrics of the machine
     }
-    yield from _changed_values("metric", record.metrics(), metrics)
+    yield from _changed_values("metric", record.metrics, metrics)
     # Users may add other tags.
     tags = {name: value for name, value in run.data.tags.items() if name.startswith(TAG_PREFIX)}
-    sealed_tags = record.tags()
+    sealed_tags = record.tags
     if isinstance(record, MeasurementRecord):
         sealed_tags[Tag.KIND] = Kind.MEASUREMENT
     yield from _changed_values("tag", _without_labels(sealed_tags), _without_labels(tags))

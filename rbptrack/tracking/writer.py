@@ -118,11 +118,11 @@ class RunWriter:
                 "dataset_digest": dataset.get("digest"),
             }
         metrics = []
-        for name, value in record.metrics().items():
+        for name, value in record.metrics.items():
             metrics.append(Metric(name, value, ended, 0, **model_and_dataset))
-        for name, curve in record.curves().items():
+        for name, curve in record.curves.items():
             metrics += [Metric(name, value, ended, step) for step, value in curve.items()]
-        self._log_batches(run_id, record.params(), metrics, {})
+        self._log_batches(run_id, record.params, metrics, {})
 
     def _log_batches(
         self, run_id: str, params: Mapping[str, str], metrics: Sequence[Metric], tags: Mapping[str, str]

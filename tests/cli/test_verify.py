@@ -81,7 +81,7 @@ def saved_sweep(imported_store: Store) -> tuple[Store, str]:
         the store, and the ID of the sweep's run.
 
     """
-    record = ReportRecord(name="s", stored_tags={"rbptrack.sweep": "first"}, covered_run_ids=["0" * 32])
+    record = ReportRecord(title="s", tags={"rbptrack.sweep": "first"}, covered_run_ids=["0" * 32])
     run_id = imported_store.save("sweep", record, {"report.html": "<p>"})
     return imported_store, run_id
 

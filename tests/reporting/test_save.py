@@ -68,10 +68,10 @@ def test_save_report_saves_one_run_with_the_first_results_as_metrics(runs: Runs,
     save_report(store, runs, analyses, "<p>", command="rbptrack report")
     (saved,) = store.saved
     report = saved["report"]
-    assert (saved["kind"], report.name) == ("analysis", "report: pythia on wiki")
-    assert report.stored_params["families"] == "pythia"
-    assert (report.stored_params["smallest_S"], report.stored_params["measurements"]) == ("100", "1")
-    assert report.stored_metrics["alpha/pythia/wiki/rbp_1/1e:2b06"] == 0.25  # S = 1e+06 is escaped as 1e:2b06
+    assert (saved["kind"], report.title) == ("analysis", "report: pythia on wiki")
+    assert report.params["families"] == "pythia"
+    assert (report.params["smallest_S"], report.params["measurements"]) == ("100", "1")
+    assert report.metrics["alpha/pythia/wiki/rbp_1/1e:2b06"] == 0.25  # S = 1e+06 is escaped as 1e:2b06
     assert report.covered_run_ids == ["a1"]
 
 

@@ -82,7 +82,7 @@ def test_report_saved_on_server_can_be_read_and_names_its_sweep(
 ) -> None:
     store = Store(server.uri, "reports")
     run_id = Outbox(store).deliver(write_cell(documents=60, groups=20))
-    record = ReportRecord(name="first", stored_tags={"rbptrack.sweep": "first"}, covered_run_ids=[run_id])
+    record = ReportRecord(title="first", tags={"rbptrack.sweep": "first"}, covered_run_ids=[run_id])
     report_id = store.save("sweep", record, {"report.html": "<p>"})
     store.save_view()
     assert store.artifact(report_id, "report.html").read_text() == "<p>"

@@ -43,8 +43,8 @@ def test_deliver_logs_all_params_metrics_and_curves_of_the_record(store: Store, 
     record = read_measurement(folder)
     run_id = Outbox(store).deliver(folder)
     (run,) = runs_in(store)
-    assert run.data.params == record.params()
-    metrics = record.metrics()
+    assert run.data.params == record.params
+    metrics = record.metrics
     assert {name: run.data.metrics[name] for name in metrics} == metrics
     assert set(run.data.metrics) == {*metrics, "rbp_curve"}
     history = MlflowClient(store.uri).get_metric_history(run_id, "rbp_curve")
@@ -299,7 +299,7 @@ def test_deliver_leaves_unfinished_runs_of_other_folders(store: Store, write_cel
     record = read_measurement(folder)
     other = Store()
     other.connection.lock_name = "another machine:/home/ann/mlruns"
-    unfinished = RunWriter(other.measurements).create(record.title, record.tags(), time.time()).run_id
+    unfinished = RunWriter(other.measurements).create(record.title, record.tags, time.time()).run_id
     Outbox(store).deliver(folder)
     assert unfinished in {run.info.run_id for run in runs_in(store)}
 

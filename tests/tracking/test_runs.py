@@ -28,7 +28,7 @@ from tests.store_fixtures import WriteCell
 
 def sweep_of(run_ids: Sequence[str]) -> ReportRecord:
     """Return the record of the sweep "second", which used measurements."""
-    return ReportRecord(name="second", stored_tags={"rbptrack.sweep": "second"}, covered_run_ids=list(run_ids))
+    return ReportRecord(title="second", tags={"rbptrack.sweep": "second"}, covered_run_ids=list(run_ids))
 
 
 def test_runs_are_ordered_by_size(store: Store, write_cell: WriteCell) -> None:
@@ -278,7 +278,7 @@ def test_damaged_scores_are_refused_and_kept(damage: str, store: Store) -> None:
 @pytest.mark.parametrize("score", ["text", "", "nan", "1e400"])
 def test_scores_that_are_not_finite_numbers_are_refused(score: str, store: Store) -> None:
     content = f"model,revision,task,score,n\na,,arc,{score},1\n"
-    store.save("scores", ReportRecord(name="scores"), {"scores.csv": content})
+    store.save("scores", ReportRecord(title="scores"), {"scores.csv": content})
     with pytest.raises(MissingArtifact):
         store.scores()
 

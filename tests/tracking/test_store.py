@@ -70,7 +70,7 @@ def test_interrupt_during_creation_of_the_database_leaves_no_file(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("rbptrack.base.files.sync", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        Store().save("analysis", ReportRecord(name="first"))
+        Store().save("analysis", ReportRecord(title="first"))
     assert not (tmp_path / "mlflow.db").exists()
 
 
@@ -93,7 +93,7 @@ def test_log_failure_logs_a_failed_run_with_the_reason_without_its_password(
     run = MlflowClient(store.uri).get_run(run_id)
     assert run.info.status == "FAILED"
     assert run.data.tags["rbptrack.failure"] == "out of memory at 1 token, see http://***@host"
-    assert run.data.params == record.params()
+    assert run.data.params == record.params
     assert store.find(record.fingerprint) is None
 
 
@@ -122,9 +122,9 @@ def test_store_of_a_folder_with_an_old_file_store_must_be_named(
 def test_save_writes_a_finished_run_into_the_experiment_of_reports(store: Store, write_cell: WriteCell) -> None:
     measurement = Outbox(store).deliver(write_cell())
     record = ReportRecord(
-        name="first",
-        stored_tags={"rbptrack.sweep": "first"},
-        stored_metrics={"alpha/nano/wiki/rbp_10": 0.2},
+        title="first",
+        tags={"rbptrack.sweep": "first"},
+        metrics={"alpha/nano/wiki/rbp_10": 0.2},
         covered_run_ids=[measurement],
         began=1000.5,
     )
@@ -141,13 +141,13 @@ def test_save_deletes_its_report_if_it_is_interrupted(store: Store, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr(RunWriter, "end", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            store.save("analysis", ReportRecord(name="first"))
+            store.save("analysis", ReportRecord(title="first"))
     assert list(runs_in(store, "rbptrack-reports")) == []
 
 
 def test_save_deletes_an_unfinished_report_of_a_process_that_has_ended(store: Store) -> None:
     RunWriter(store.reports).create("report", {}, time.time())
-    store.save("analysis", ReportRecord(name="second"))
+    store.save("analysis", ReportRecord(title="second"))
     (run,) = runs_in(store, "rbptrack-reports")
     assert (run.info.run_name, run.info.status) == ("second", "FINISHED")
 
@@ -156,12 +156,12 @@ def test_save_leaves_unfinished_reports_of_other_folders(store: Store) -> None:
     other = Store()
     other.connection.lock_name = "another machine:/home/ann/mlruns"
     unfinished = RunWriter(other.reports).create("report", {}, time.time()).run_id
-    store.save("analysis", ReportRecord(name="ours"))
+    store.save("analysis", ReportRecord(title="ours"))
     assert unfinished in {run.info.run_id for run in runs_in(store, "rbptrack-reports")}
 
 
 def test_save_shortens_a_long_description(store: Store) -> None:
-    store.save("analysis", ReportRecord(name="long"), description="x" * 20_000)
+    store.save("analysis", ReportRecord(title="long"), description="x" * 20_000)
     (run,) = runs_in(store, "rbptrack-reports")
     assert run.data.tags["mlflow.note.content"].endswith("...")
 
@@ -211,7 +211,7 @@ def test_store_works_in_a_folder_whose_name_has_special_characters(
     assert store.runs()["run_id"].tolist() == [run_id]
     assert store.artifact(run_id, "ranks.parquet").is_relative_to(folder)
     assert list(store.verify()) == []
-    store.save("analysis", ReportRecord(name="report"), {"report.html": "<p>"})
+    store.save("analysis", ReportRecord(title="report"), {"report.html": "<p>"})
     assert [path.name for path in (tmp_path / "above").iterdir()] == [folder_name]
     assert database.is_file()
 

@@ -110,9 +110,9 @@ def sweep_and_measurement(store: Store, write_cell: WriteCell) -> tuple[str, str
     scores = pd.DataFrame({"model": ["nano"], "revision": [""], "task": ["arc"], "score": [0.5], "n": [9.0]})
     files = {"report.html": "<p>", "scores.csv": scores.to_csv(index=False)}
     record = ReportRecord(
-        name="s",
-        stored_tags={"rbptrack.sweep": "first"},
-        stored_metrics={"alpha": 0.1},
+        title="s",
+        tags={"rbptrack.sweep": "first"},
+        metrics={"alpha": 0.1},
         covered_run_ids=[measurement],
     )
     sweep = store.save("sweep", record, files)
