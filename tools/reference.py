@@ -25,7 +25,6 @@ import yaml
 from latex2mathml.converter import convert
 from typer.cli import get_docs_for_click
 
-from plugins.importers.scores.settings import SETTINGS, Names
 from rbptrack.analysis import SCORES, ImportedMeasurement, ImportedScore, ImportNote
 from rbptrack.analysis.plugin import Plugin, plugin_options
 from rbptrack.analysis.testing import PUBLIC
@@ -272,14 +271,16 @@ def scores_page() -> str:
         "name, and the command names it.",
         "[Import and export](../howto/import-and-export.md#scores-of-tasks) shows how to import scores.",
     ]
+    # The module under its name as a plugin. If its folder had two names, pydantic would not find the help of options.
+    settings = importlib.import_module(f"{find_plugins(IMPORTERS).load('scores').__module__}.settings")
     headings = {
-        Names.MODEL: "Part of the model's name",
-        Names.TASK: "Part of the task's name",
-        Names.NOTHING: "Not used",
+        settings.Names.MODEL: "Part of the model's name",
+        settings.Names.TASK: "Part of the task's name",
+        settings.Names.NOTHING: "Not used",
     }
     for names, heading in headings.items():
         rows = []
-        for name, setting in sorted(SETTINGS.items()):
+        for name, setting in sorted(settings.SETTINGS.items()):
             if setting.names is names:
                 usual = ", ".join(code(value) for value in setting.usual)
                 rows.append((code(name), f"It {setting.reason}.", usual))

@@ -5,18 +5,14 @@ A plugin is a pydantic model. Its fields are its options.
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from textwrap import dedent
 from types import ModuleType, UnionType
 from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin
 from zlib import crc32
@@ -143,27 +139,11 @@ P = TypeVar("P", bound=Plugin)
 
 def plugin_options(plugin: type[Plugin]) -> list[Option]:
     """Return the options of a plugin. Their help is empty if the plugin's source cannot be read."""
-    help_from_source = _help_from_source(plugin)
     options = []
     for name, field in plugin.model_fields.items():
         default = "" if field.is_required() else format_value(field.get_default(call_default_factory=True))
-        text = field.description or help_from_source.get(name, "")
-        options.append(Option(name, default, " ".join(text.split())))
+        options.append(Option(name, default, " ".join((field.description or "").split())))
     return options
-
-
-def _help_from_source(plugin: type[Plugin]) -> dict[str, str]:
-    """Return the texts under the fields of a class, by the fields' names; empty if the source cannot be read.
-
-    Before Python 3.13, pydantic does not find these texts if the plugin's file is imported under two module names.
-    """
-    texts = {}
-    with suppress(OSError, TypeError, SyntaxError):
-        (definition,) = ast.parse(dedent(inspect.getsource(plugin))).body
-        for field, text in pairwise(getattr(definition, "body", [])):
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                texts[ast.unparse(field.target)] = str(ast.literal_eval(text.value))
-    return texts
 
 
 def plugin_summary(plugin: type[Plugin]) -> str:

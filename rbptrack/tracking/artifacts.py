@@ -117,13 +117,11 @@ class Artifacts(RankStore):
 
     def sealed_record(self, run_id: str) -> Record:
         """Return the record of a run, after comparing it with its seal."""
-        if run_id not in self.seals:
-            with self.connection.translated_errors():
-                self.remember(self.connection.client.get_run(run_id))
+        seal = self._known(self.seals, run_id)
 
         def read_sealed(path: Path) -> Record:
             content = read_record(path)
-            if record_seal(content) != self.seals[run_id]:
+            if record_seal(content) != seal:
                 raise _changed_file_error(f"run {run_id}", RECORD_FILE)
             return parse_record(content)
 
@@ -183,11 +181,15 @@ class Artifacts(RankStore):
             return read(self.artifact(run_id, name))
 
     def _location(self, run_id: str) -> str:
-        """Return the address of a run's artifacts. The store is asked once for each run."""
-        if run_id not in self.locations:
+        """Return the address of a run's artifacts."""
+        return self._known(self.locations, run_id)
+
+    def _known(self, values: dict[str, str], run_id: str) -> str:
+        """Return the value of a run in `locations` or `seals`. The store is asked once for each run."""
+        if run_id not in values:
             with self.connection.translated_errors():
                 self.remember(self.connection.client.get_run(run_id))
-        return self.locations[run_id]
+        return values[run_id]
 
     def list_files(self, run_id: str) -> set[str]:
         """Return the names of a run's artifacts."""

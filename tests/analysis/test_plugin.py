@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
 from pydantic import Field, PositiveInt, SecretBytes, SecretStr
 
-from plugins import k_law
 from rbptrack.analysis import Analyzer, BadInput, Report
-from rbptrack.analysis.plugin import import_file, make_plugin, make_plugin_from_words, plugin_options, plugin_summary
+from rbptrack.analysis.plugin import make_plugin, make_plugin_from_words, plugin_options, plugin_summary
 from rbptrack.base.secrets import without_password
 
 
@@ -96,13 +94,6 @@ def test_plugin_options_of_a_class_without_a_source_file_have_no_help() -> None:
     assert typed(k="5").k == 5
     assert plugin_summary(typed) == "Typed."
     assert [(option.name, option.default, option.help) for option in plugin_options(typed)] == [("k", "3", "")]
-
-
-def test_plugin_options_of_a_file_that_is_imported_under_two_names_have_help() -> None:
-    imported = import_file(Path(k_law.__file__)).KLaw
-    assert imported is not k_law.KLaw
-    for plugin in (k_law.KLaw, imported):
-        assert all(option.help for option in plugin_options(plugin))
 
 
 def test_plugin_summary_is_the_docstring_of_the_class() -> None:
