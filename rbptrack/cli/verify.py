@@ -51,32 +51,20 @@ def verify(
 
 def _print_totals(faults: Sequence[Fault], *, repair: bool) -> None:
     """Print how many runs are damaged, lost or unreadable, and what the user can do."""
-    damaged = {fault.run_id: fault for fault in faults if fault.kind == "damaged"}
-    lost = {fault.run_id for fault in faults if fault.kind == "lost"} - damaged.keys()
-    unreadable = {fault.run_id for fault in faults if fault.kind == "unreadable"}
-    imported = [fault for fault in damaged.values() if fault.imported_from]
-    num_imported = sum(fault.is_measurement for fault in imported)
-    num_imported_scores = len(imported) - num_imported
-    num_measured = sum(fault.is_measurement and not fault.imported_from for fault in damaged.values())
-    num_other_runs = len(damaged) - len(imported) - num_measured
-    state = "marked" if repair else "damaged"
-    first_step = "" if repair else f"run {program_name()} verify --repair, and then "
-    if num_measured and repair:
-        print_text(f"{counted(num_measured, 'measurement')} marked: the next sweep measures them again")
-    elif num_measured:
-        number = counted(num_measured, "measurement")
-        print_text(f"{number} damaged. To measure them again with the next sweep, run {program_name()} verify --repair")
-    if num_imported:
-        print_text(f"{counted(num_imported, 'imported measurement')} {state}")
-    if num_imported_scores:
-        print_text(f"{counted(num_imported_scores, 'run')} of imported scores {state}")
-    if imported:
-        files = ", ".join(sorted({fault.imported_from for fault in imported}))
-        print_text(f"A sweep does not replace imports: {first_step}import again: {files}")
-    if num_other_runs:
-        print_text(f"{counted(num_other_runs, 'run')} of sweeps or analyses {state}")
-        print_text(f"Their measurements are not affected. To save them again, {first_step}run their commands again")
-    if lost:
+    runs = {kind: {fault.run_id: fault for fault in faults if fault.kind == kind} for kind in ("damaged", "lost")}
+    damaged = list(runs["damaged"].values())
+    files = ", ".join(sorted({fault.imported_from for fault in damaged if fault.imported_from}))
+    measured = [fault for fault in damaged if fault.is_measurement and not fault.imported_from]
+    reports = [fault for fault in damaged if not fault.is_measurement and not fault.imported_from]
+    state = "marked: " if repair else f"damaged: run {program_name()} verify --repair. Then "
+    for noun, number, remedy in (
+        ("measurement", len(measured), "the next sweep measures them again"),
+        ("import", len(damaged) - len(measured) - len(reports), f"import again: {files}"),
+        ("run", len(reports), "run the commands of these sweeps and analyses again; their measurements are undamaged"),
+    ):
+        if number:
+            print_text(f"{counted(number, noun)} {state}{remedy}")
+    if lost := runs["lost"].keys() - runs["damaged"].keys():
         print_text(f"{counted(len(lost), 'run')} missing from the store; --repair cannot mark missing runs")
-    if unreadable:
+    if unreadable := {fault.run_id for fault in faults if fault.kind == "unreadable"}:
         print_text(f"{counted(len(unreadable), 'run')} not checked to the end, because a file cannot be read")
