@@ -10,6 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+_MAX_DIGITS = 6  # digits after the decimal point of a number with its error
+_MIN_SHOWN_ERROR = 1e-6  # the smallest standard error that these digits can show
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -90,6 +92,16 @@ def estimate_text(value: float, low: float = math.nan, high: float = math.nan, f
     if math.isnan(low) or math.isnan(high):
         return estimate
     return f"{estimate} ({number_text(low, form, value)} to {number_text(high, form, value)})"
+
+
+def number_with_error(value: float, error: float | None) -> str:
+    """Write a number and its standard error, such as `3.086 ± 0.025`. An error that is None or zero is left out."""
+    if not error:
+        return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.1f}".removesuffix(".0")
+    if error < _MIN_SHOWN_ERROR / 2:
+        return f"{value:.{_MAX_DIGITS}f} ± <{_MIN_SHOWN_ERROR:.{_MAX_DIGITS}f}"
+    digits = min(max(1 - math.floor(math.log10(error)), 0), _MAX_DIGITS)
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
 
 
 def p_text(p: float) -> str:

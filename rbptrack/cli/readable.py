@@ -8,13 +8,10 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.base.errors import unknown_name
-from rbptrack.base.formatting import compact
+from rbptrack.base.formatting import compact, number_with_error
 from rbptrack.base.names import natural_key
 from rbptrack.ranks.names import HEADLINE_KS, is_rbp_column, metric_label, rbp_ks, rbp_name, se_name
 from rbptrack.stats.documents import MIN_UNITS
-
-_MAX_DIGITS = 6  # digits after the decimal point
-_MIN_SHOWN_ERROR = 1e-6  # the smallest standard error that these digits can show
 
 
 def sort_measurements(frame: pd.DataFrame, sort: str) -> pd.DataFrame:
@@ -81,12 +78,7 @@ def format_with_error(column: str, row: Any) -> str:
     error = row.get(se_name(column), np.nan)
     documents = row.get("documents", np.nan)
     has_few_documents = pd.notna(documents) and documents < MIN_UNITS
-    if pd.isna(error) or not error > 0 or has_few_documents:
-        return f"{value:.4g}" if abs(float(value)) < 1000 else f"{value:,.1f}".removesuffix(".0")
-    if error < _MIN_SHOWN_ERROR / 2:
-        return f"{value:.{_MAX_DIGITS}f} ± <{_MIN_SHOWN_ERROR:.{_MAX_DIGITS}f}"
-    digits = min(max(1 - int(np.floor(np.log10(error))), 0), _MAX_DIGITS)
-    return f"{value:.{digits}f} ± {error:.{digits}f}"
+    return number_with_error(float(value), None if pd.isna(error) or has_few_documents else float(error))
 
 
 def _compact_or_empty(value: Any) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from urllib.parse import quote
 
 from rbptrack.base import markup
-from rbptrack.base.formatting import counted
+from rbptrack.base.formatting import counted, number_with_error
 from rbptrack.measurement.document import Measurement
 from rbptrack.ranks.names import metric_label, rbp_name
 
@@ -50,15 +49,5 @@ def _describe_settings(measurement: Measurement) -> Iterator[str]:
 
 
 def _format_result(name: str, value: float | None, error: float | None, unit: str = "") -> str:
-    """Format a result with its standard error: `**RBP_10** 0.5120 ± 0.0040`.
-
-    If the standard error is unknown, it is left out. If the result is unknown, the text is empty.
-    """
-    if value is None:
-        return ""
-    digits = 4
-    spread = ""
-    if error:
-        digits = max(3, 1 - math.floor(math.log10(error)))
-        spread = f" ± {error:.{digits}f}"
-    return f"**{metric_label(name)}** {value:.{digits}f}{spread}{unit}"
+    """Format a result with its standard error: `**RBP_10** 0.5120 ± 0.0040`. It is empty if the result is unknown."""
+    return "" if value is None else f"**{metric_label(name)}** {number_with_error(value, error)}{unit}"
