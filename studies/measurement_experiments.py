@@ -34,10 +34,9 @@ from scipy.special import ndtri
 from plugins.breakdown import GLOSSARY, compare_with_rest
 from plugins.ce_parts import CeParts
 from plugins.draft import KL, acceptance, draft_sums, tokens_per_call
-from plugins.emergence import (
-    Emergence,
+from plugins.emergence import Emergence, estimate_from_many_documents
+from plugins.emergence.counts import (
     count_windows,
-    estimate_from_many_documents,
     ln_against_expected,
     ln_against_mixture,
     ln_n_eff,

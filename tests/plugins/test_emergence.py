@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.emergence import (
+from plugins.emergence import Emergence
+from plugins.emergence.counts import (
     MIXTURE,
     RUNS,
     SUCCEEDED,
     WINDOWS,
-    Emergence,
     count_whole_answers,
     count_windows,
     expected_successes,
