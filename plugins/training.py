@@ -151,9 +151,7 @@ def _widest_pair(by_tokens: dict[float, Sizes]) -> tuple[float, float] | None:
     def can_be_compared(first: float, last: float) -> bool:
         shared = by_tokens[first].keys() & by_tokens[last].keys()
         pairs = [(by_tokens[first][s], by_tokens[last][s]) for s in shared]
-        return len(shared) >= MIN_SIZES and all(
-            np.array_equal(a.document, b.document) and a.grouped == b.grouped for a, b in pairs
-        )
+        return len(shared) >= MIN_SIZES and all(a.has_rows_of(b) for a, b in pairs)
 
     pairs = sorted(combinations(sorted(by_tokens), 2), key=lambda pair: pair[0] / pair[1])
     return next((pair for pair in pairs if can_be_compared(*pair)), None)

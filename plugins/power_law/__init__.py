@@ -201,14 +201,13 @@ class PowerLaw(Analyzer):
         largest, smallest = family_laws.counts[-1], family_laws.counts[0]
         labels = family_laws.family.labels
         keys = {**family_laws.family.keys, "from_size": labels[0], "to_size": labels[-1]}
-        has_same_documents = np.array_equal(largest.document, smallest.document) and largest.grouped == smallest.grouped
         metrics = [CE, *map(rbp_name, largest.ks)]
         levels = zip(metrics, estimates(largest, ce_and_rbp), estimates(smallest, ce_and_rbp), strict=True)
         for metric, after, before in levels:
             if metric not in self._metrics or metric not in family_laws.laws:
                 continue
             beside = {"before": before.value, "after": after.value}
-            change = paired_difference(after, before) if has_same_documents else after - before
+            change = paired_difference(after, before) if largest.has_rows_of(smallest) else after - before
             report.add(
                 "improvement", change, **keys, metric=metric, primary=metric == headline, null=0.0, beside=beside
             )

@@ -110,6 +110,10 @@ class DocumentCounts(DocumentSums):
         column = {k: i for i, k in enumerate(self.ks)}
         return replace(self, ks=tuple(ks), hits=self.hits[:, [column[k] for k in ks]])
 
+    def has_rows_of(self, other: DocumentCounts) -> bool:
+        """Return whether other counts have the same documents or groups. Their errors can then be paired."""
+        return np.array_equal(self.document, other.document) and self.grouped == other.grouped
+
     def take(self, documents: npt.NDArray[Any]) -> DocumentCounts:
         """Return the sums of some documents, which are given by their indices or by a boolean mask (documents,)."""
         return self._replace({name: getattr(self, name)[documents] for name in (*self.LABELS, *self.SUMMED)})

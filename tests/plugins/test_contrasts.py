@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from plugins.contrasts import ComparedFamily, Contrasts, better_first
+from plugins.contrasts import Contrasts
+from plugins.contrasts.families import ComparedFamily, better_first
 from rbptrack.analysis import Family, Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks

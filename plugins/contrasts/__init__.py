@@ -20,10 +20,7 @@ test of whether all exponents are equal uses the largest deviation of an exponen
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Annotated, Any
 
@@ -32,23 +29,17 @@ from pydantic import Field, PositiveInt
 
 from rbptrack.analysis import (
     Analyzer,
-    Family,
     Glossary,
     Report,
     Runs,
     Term,
-    decision_clause,
-    estimate_text,
     headline_metric,
     join_clauses,
     listed,
-    p_text,
-    range_text,
     read_families,
-    verdict_clause,
 )
 from rbptrack.figures import intervals
-from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, FloatArray, metric_label, rbp_name
+from rbptrack.ranks import HEADLINE_KS, rbp_name
 from rbptrack.stats import (
     MIN_POOLED,
     MIN_SIZES,
@@ -56,23 +47,18 @@ from rbptrack.stats import (
     Law,
     Mean,
     Row,
-    ce_and_neg_log_rbp,
     combination,
-    estimates,
-    first_smallest,
     homogeneity,
     ks_with_enough_misses,
-    laws,
-    laws_by_metric,
     mean_over_datasets,
     mean_over_families,
     missing_interval_clause,
-    neg_log_rbp,
-    paired_difference,
     random_effects,
-    share_scatter,
     size_ratio,
 )
+
+from .families import ComparedFamily, better_first, comparable_groups, with_ratios
+from .headline import clause_of_families, headline
 
 GLOSSARY: Glossary = {
     "level": Term(
@@ -117,68 +103,6 @@ GLOSSARY: Glossary = {
 }
 
 
-@dataclass(frozen=True)
-class ComparedFamily:
-    """A family on one dataset with the counts of its sizes, their levels and the laws through them.
-
-    Attributes:
-        family: the family, with m sizes.
-        counts: the counts of each size, m of them.
-        ratios: the laws of -ln RBP_k / -ln RBP_1 by metric.
-
-    """
-
-    family: Family
-    counts: list[DocumentCounts]
-    ratios: dict[str, Law] = field(default_factory=dict)
-
-    @property
-    def has_laws(self) -> bool:
-        """Whether there are enough sizes for laws to be compared."""
-        return len(self.family.s) >= MIN_SIZES
-
-    @cached_property
-    def laws(self) -> dict[str, Law]:
-        """The law of each metric; empty with fewer than `MIN_SIZES` sizes."""
-        return laws_by_metric(self.family.s, self.counts) if self.has_laws else {}
-
-    @cached_property
-    def levels(self) -> list[dict[str, Estimate]]:
-        """CE and -ln RBP_k of each size by metric, with the influences of documents; m of them."""
-        metrics = [CE, *map(rbp_name, self.counts[0].ks)]
-        levels = [estimates(counts, ce_and_neg_log_rbp) for counts in self.counts]
-        return [dict(zip(metrics, of_size, strict=True)) for of_size in levels]
-
-    def has_documents_of(self, other: ComparedFamily) -> bool:
-        """Return whether all sizes of this and another family were counted over the same documents or groups."""
-        first = self.counts[0]
-        return all(
-            np.array_equal(size_counts.document, first.document) and size_counts.grouped == first.grouped
-            for size_counts in (*self.counts, *other.counts)
-        )
-
-    def minus(self, other: ComparedFamily) -> Callable[[Estimate, Estimate], Estimate]:
-        """Return how estimates of this and another family are subtracted: in pairs if they share their documents."""
-        return paired_difference if self.has_documents_of(other) else operator.sub
-
-    def keys_beside(self, other: ComparedFamily) -> dict[str, Any]:
-        """Return this family, the dataset and the other family, as keyword arguments of `Report.add`."""
-        models = f"{self.family.name} − {other.family.name}"
-        return {**self.family.keys, "versus": other.family.name, "models": models}
-
-    @cached_property
-    def models(self) -> list[list[str]]:
-        """The names of the models of each size, m lists. A size has several models if they are seeds."""
-        return [sorted(names) for names in self.family.by_size("model")]
-
-    def laws_through(self, models: Sequence[list[str]]) -> dict[str, Law]:
-        """Return the law of each metric through some sizes only. models: elements of `self.models`."""
-        if list(models) == self.models:
-            return self.laws
-        rows = [self.models.index(names) for names in models]
-        return laws_by_metric(self.family.s[rows], [self.counts[i] for i in rows])
-
-
 class Contrasts(Analyzer):
     """Differences of exponents between RBP_k and RBP_1, between datasets and between families, and mean exponents."""
 
@@ -199,8 +123,8 @@ class Contrasts(Analyzer):
         report.notes += reading.notes
         counted_ks = {k for each in all_families for counts in each.counts for k in counts.ks}
         primary = headline_metric(rbp_name(k) for k in self.k if k in counted_ks)
-        families = _fit_laws([family_laws for family_laws in all_families if family_laws.has_laws])
-        for comparable in _comparable_groups([each for each in all_families if not each.has_laws] + families):
+        families = with_ratios([family_laws for family_laws in all_families if family_laws.has_laws])
+        for comparable in comparable_groups([each for each in all_families if not each.has_laws] + families):
             for first, second in combinations(sorted(comparable, key=lambda each: each.family.name), 2):
                 _compare_levels(report, first, second, primary)
                 _compare_sizes(report, first, second, primary)
@@ -213,7 +137,7 @@ class Contrasts(Analyzer):
             same_family = [family_laws for family_laws in families if family_laws.family.name == name]
             self._compare_datasets(report, same_family, primary)
             _average_over_datasets(report, same_family)
-        for comparable in _comparable_groups(families):
+        for comparable in comparable_groups(families):
             self._compare_families(report, comparable, primary)
             _average_over_families(report, comparable)
         report.add_means("against_rbp_1")
@@ -224,9 +148,9 @@ class Contrasts(Analyzer):
             )
             return report
         _draw(report)
-        between = _clause_of_families(report, families, primary)
+        between = clause_of_families(report, families, primary)
         report.opening = join_clauses(between)
-        report.headline = join_clauses(between, _headline(report, families, self.margin))
+        report.headline = join_clauses(between, headline(report, families, self.margin))
         return report
 
     def _compare_with_rbp_1(self, report: Report, family_laws: ComparedFamily, primary: str) -> None:
@@ -273,34 +197,6 @@ class Contrasts(Analyzer):
             )
 
 
-def _ratios_to_first(sums: FloatArray) -> FloatArray:
-    """Return -ln RBP_k of each k but the first one, divided by that of the first, (..., ks - 1)."""
-    values = neg_log_rbp(sums)
-    return np.asarray(values[..., 1:] / values[..., :1])
-
-
-def _fit_laws(families: Sequence[ComparedFamily]) -> list[ComparedFamily]:
-    """Return families with their laws.
-
-    Ratios to RBP_1 of few sizes share the scatter of other families (`share_scatter`). Comparisons of two families do
-    not: if one of them scatters more than the other, too many differences would be found.
-    """
-    names = [family_laws.family.label for family_laws in families]
-    ratios = []
-    for family_laws in families:
-        by_metric = {}
-        ks = [k for k in family_laws.counts[0].ks if k > 1]
-        if 1 in family_laws.counts[0].ks and ks:
-            counts = [size_counts.select([1, *ks]) for size_counts in family_laws.counts]
-            found = laws(family_laws.family.s, counts, _ratios_to_first)
-            by_metric = {rbp_name(k): law for k, law in zip(ks, found, strict=True) if law}
-        ratios.append(by_metric)
-    return [
-        ComparedFamily(each.family, each.counts, by_metric)
-        for each, by_metric in zip(families, share_scatter(ratios, names), strict=True)
-    ]
-
-
 def _level_differences(first: ComparedFamily, second: ComparedFamily, metric: str) -> list[tuple[str, Estimate]]:
     """Return the label of each pair of near sizes, and the level of one family minus that of the other.
 
@@ -323,20 +219,6 @@ def _mean_level(differences: Sequence[tuple[str, Estimate]]) -> Estimate:
     """Return the mean of differences of levels. Its interval includes documents, and not the choice of models."""
     rows = [Row(difference, "documents", "models") for _, difference in differences]
     return combination(rows, np.full(len(rows), 1 / len(rows)))
-
-
-def better_first(first: ComparedFamily, second: ComparedFamily, metric: str) -> tuple[ComparedFamily, ComparedFamily]:
-    """Return two families, the one first whose law has the better value at its largest size.
-
-    The size at which it reaches the other's largest model is then not extrapolated. If both values are equal, the
-    family with the smaller largest size comes first. Both families must have a law of the metric.
-    """
-    both = (first.laws[metric], second.laws[metric])
-    values = [law.ends[1] for law in both]
-    place = first_smallest(values)
-    if place == first_smallest(values[::-1]):  # 0 in both orders: the values are tied
-        place = first_smallest([float(law.s[-1]) for law in both])
-    return (second, first) if place == 1 else (first, second)
 
 
 def _compare_levels(report: Report, first: ComparedFamily, second: ComparedFamily, primary: str) -> None:
@@ -375,18 +257,6 @@ def _compare_sizes(report: Report, first: ComparedFamily, second: ComparedFamily
                 ends=(ratio.low, ratio.high),
                 beside={"largest": other.family.models[-1], "S_equal": equal, "measured": measured},
             )
-
-
-def _comparable_groups(families: Sequence[ComparedFamily]) -> list[list[ComparedFamily]]:
-    """Divide families into groups. The families of a group have one dataset, and their laws are comparable."""
-    groups: list[list[ComparedFamily]] = []
-    for family_laws in families:
-        matching = [group for group in groups if group[0].family.comparable_with(family_laws.family)]
-        if matching:
-            matching[0].append(family_laws)
-        else:
-            groups.append([family_laws])
-    return groups
 
 
 def _laws_by_shared_metric(laws_of_members: Sequence[dict[str, Law]]) -> dict[str, list[Law]]:
@@ -450,85 +320,3 @@ def _draw(report: Report) -> None:
     if "against_rbp_1" in report.questions:
         rows = report.frame("against_rbp_1").rename(columns={"against_rbp_1": title})
         report.figures["against_rbp_1"] = intervals(rows, x=title, y="metric", null=0.0)
-
-
-def _noun_of_families(families: Sequence[ComparedFamily]) -> str:
-    """Return `families`, or another noun if all belong to one family and differ in precision or training, say."""
-    names = {family_laws.family.label for family_laws in families}
-    return "runs of several kinds" if len(names) == 1 else "families"
-
-
-def _clause_of_families(report: Report, families: Sequence[ComparedFamily], metric: str) -> str:
-    """Say which family needs fewer parameters for the headline's metric, or else which one has the better level.
-
-    An equivalent size that is extrapolated is not named.
-    """
-    if "level" not in report.questions:
-        return ""
-    levels = report.frame("level")
-    levels = levels[levels["metric"] == metric]
-    if levels.empty:
-        return ""
-    pairs = levels[["family", "dataset", "versus"]].drop_duplicates()
-    label = metric_label(metric)
-    if "size_ratio" in report.questions:
-        ratios = report.frame("size_ratio")
-        ratios = ratios[(ratios["metric"] == metric) & ratios["verdict"].isin(["above", "below"])]
-        bounded = ratios[np.isfinite(ratios["high"]) & (ratios["measured"] == "yes")]
-        if len(pairs) == 1 and len(bounded) == 1:
-            row = bounded.iloc[0]
-            ratio = estimate_text(row["size_ratio"], row["low"], row["high"])
-            text = f"for the same {label}, {row['family']} needs {ratio} of the size of {row['largest']}"
-            return f"{text}, {p_text(row['p_adjusted'])}"
-    means = levels[levels["compared"].notna()] if "compared" in levels else levels[:0]
-    shown = means if len(means) else levels
-    y = label if metric == CE else f"-ln {label}"
-    if len(pairs) > 1:
-        noun = _noun_of_families(families)
-        texts = {"differs": f"{noun} differ in {y}"}
-        none = f"whether {noun} differ in {y} is undecided, {range_text(shown['level'], '+.3f')}"
-        return verdict_clause(shown, texts, noun="pair", none=none, span="level")
-    row = shown.iloc[0]
-    value = estimate_text(row["level"], row["low"], row["high"], "+.3f")
-    at = f"on average over {row['compared']:.0f} sizes" if len(means) else f"at {row['at']}"
-    words = {"above": "worse", "below": "better"}
-    text = f"{at}, {y} of {row['family']} minus that of {row['versus']} is {value}"
-    if row["verdict"] in words:
-        text = f"{at}, {row['family']} is {words[row['verdict']]} than {row['versus']} in {label}: {y} {value}"
-    if not row["verdict"]:
-        return text
-    return f"{text}, {p_text(row['p_adjusted'])}{' (undecided)' if row['verdict'] == 'undecided' else ''}"
-
-
-def _headline(report: Report, families: Sequence[ComparedFamily], margin: float) -> str:
-    """Say how the exponents of families, of RBP_k and RBP_1, and of datasets differ, for the headline's metric."""
-    parts = []
-    for question in ("families", "datasets"):
-        if question not in report.questions:
-            continue
-        compared = _noun_of_families(families) if question == "families" else question
-        rows = report.frame(question)
-        metric = headline_metric(rows["metric"])
-        label = metric_label(metric)
-        rows = rows[rows["metric"] == metric].rename(columns={question: "Δα"})
-        texts = {
-            "differs": f"the {compared} differ in the exponent of {label}",
-            "same": f"the {compared} have equal exponents of {label} to within {margin:.0%}",
-        }
-        undecided = f"whether the {compared} differ in the exponent of {label} is undecided"
-        if len(rows) == 1:
-            parts.append(decision_clause(report, question, metric, texts | {"undecided": undecided}))
-        elif len(rows):
-            none = f"{undecided}, Δα = {range_text(rows['Δα'], '+.3f')}"
-            parts.append(verdict_clause(rows, texts, noun="pair", none=none, span="Δα"))
-    if "against_rbp_1" in report.questions:
-        metric = headline_metric(report.frame("against_rbp_1")["metric"])
-        label = metric_label(metric)
-        texts = {
-            "above": f"{label}'s exponent is above RBP_1's",
-            "below": f"{label}'s exponent is below RBP_1's",
-            "same": f"{label}'s exponent is within {margin:.0%} of RBP_1's",
-            "undecided": f"whether the exponents of {label} and RBP_1 differ is undecided",
-        }
-        parts.append(decision_clause(report, "against_rbp_1", metric, texts))
-    return "; ".join(filter(None, parts))
