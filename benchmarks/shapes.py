@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -59,16 +60,20 @@ def random_corpus(tokens: int, *, vocab_size: int, seq_len: int = 512, shortest:
 
     All lengths from `shortest` to `seq_len` tokens are equally likely.
     """
-    rng = np.random.default_rng(0)
-    lengths: list[int] = []
-    while sum(lengths) < tokens:
-        lengths.append(int(rng.integers(shortest, seq_len + 1)))
-    total = sum(lengths)
+    lengths = np.random.default_rng(0).integers(shortest, seq_len + 1, size=tokens // shortest + 1)
+    number = int(np.searchsorted(np.cumsum(lengths), tokens)) + 1
+    return corpus_of_lengths(lengths[:number], vocab_size=vocab_size)
+
+
+def corpus_of_lengths(lengths: npt.ArrayLike, *, vocab_size: int) -> Corpus:
+    """Make a corpus of random documents with given numbers of tokens, (documents,). Each document is one sequence."""
+    lengths = np.asarray(lengths)
+    total = int(lengths.sum())
     stop = np.cumsum(lengths)
     start = stop - lengths
     return Corpus(
-        token=rng.integers(vocab_size, size=total, dtype=np.int32),
-        document_lengths=np.array(lengths),
+        token=np.random.default_rng(1).integers(vocab_size, size=total, dtype=np.int32),
+        document_lengths=lengths,
         field=np.zeros(total, dtype=np.int8),
         num_bytes=np.ones(total, dtype=np.int32),
         scorable=np.ones(total, dtype=np.bool_),

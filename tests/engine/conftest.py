@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.shapes import corpus_of_lengths
 from rbptrack.base.errors import BadInput
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.scoring import Head
@@ -91,21 +92,5 @@ def corpus() -> Corpus:
 
 def random_corpus(document_lengths: npt.ArrayLike) -> Corpus:
     """Make a corpus of random tokens, each document one sequence. About 10% of the tokens are not scored."""
-    draw = np.random.default_rng(1)
-    lengths = np.asarray(document_lengths)
-    total = int(lengths.sum())
-    stop = np.cumsum(lengths)
-    return Corpus(
-        token=draw.integers(VOCABULARY, size=total, dtype=np.int32),
-        document_lengths=lengths,
-        field=np.zeros(total, dtype=np.int8),
-        num_bytes=draw.integers(1, 9, size=total, dtype=np.int32),
-        scorable=draw.random(total) < 0.9,
-        start=stop - lengths,
-        stop=stop,
-        first=stop - lengths + 1,
-        prefix=np.zeros(0, dtype=np.int32),
-        document_ids=tuple(f"id-{i}" for i in range(len(lengths))),
-        groups=(),
-        texts_hash="random",
-    )
+    corpus = corpus_of_lengths(document_lengths, vocab_size=VOCABULARY)
+    return replace(corpus, scorable=np.random.default_rng(1).random(len(corpus.token)) < 0.9)

@@ -325,7 +325,7 @@ def test_measure_names_document_and_position_of_bad_logits(
                 states[row, corpus.position[index] - 1, 3] = bad_value
         return states
 
-    place = rf"document id-{corpus.document[index]}, position {corpus.position[index]}\b"
+    place = rf"document {corpus.document_ids[corpus.document[index]]}, position {corpus.position[index]}\b"
     with pytest.raises(MeasurementError, match=place):
         measure_model(replace(model, backbone=damaged_backbone), corpus, tmp_path)
     assert not (tmp_path / RANKS_FILE).exists()
