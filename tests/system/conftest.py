@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from tests.store_fixtures import store, write_cell
+from tests.system.slurm_cluster import cluster
 
-__all__ = ["store", "write_cell"]
+__all__ = ["cluster", "store", "write_cell"]
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects tests by their markers

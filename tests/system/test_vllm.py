@@ -11,10 +11,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,15 +24,16 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.compose import compose
-from rbptrack.measurement.files import RANKS_FILE
+from rbptrack.measurement.files import RANKS_FILE, RECORD_FILE
 from rbptrack.ranks import RankTable
 from rbptrack.sweep import resolve
 from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.measuring import measure_cell
 from rbptrack.tracking import Store
 from tests.system.servers import free_port
-from tests.system.test_slurm import MISSING, cluster
+from tests.system.slurm_cluster import needs_slurm
 from tests.tiny_models import write_checkpoint
 from tools.vllm_environment import ENVIRONMENT
 
@@ -51,8 +52,6 @@ SERVER_VARIABLES = {
     "HF_HUB_OFFLINE": "1",
 }
 FLOAT32 = ("--dtype", "float32")
-
-__all__ = ["cluster"]
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason="needs vLLM: make vllm")
 
@@ -250,21 +249,28 @@ def test_options_of_the_server_do_not_change_ranks(options: tuple[str, ...], lla
     check_equal(ranks, ranks_of(cell_of(llama, *RULES[0])))
 
 
-def start_again(server: VllmServer) -> None:
+def restart_after_first_block(server: VllmServer, folder: Path) -> None:
+    """Kill a server after the first block of a measurement, which is not finished then, and start it again."""
+    deadline = time.monotonic() + PATIENCE
+    while not list(folder.glob("**/*-*.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.01)
     server.kill()
+    assert not (folder / RECORD_FILE).exists()
     server.start(wait=False)
 
 
-def test_measurement_continues_when_the_server_is_killed_and_started_again(llama: Path, work: Path) -> None:
+def test_measurement_continues_when_the_server_is_killed_and_started_again(
+    llama: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rbptrack.engine.collector.BLOCK_SECONDS", 0.1)
     lines = [json.dumps({"text": f"number {n} " * (n % 50)}) for n in range(1500)]
     (work / "texts.jsonl").write_text("\n".join(lines))
     with running(llama, *FLOAT32) as server:
         cell = cell_of(llama, *SHORT, server=server)
-        restart = threading.Timer(3.0, start_again, [server])
-        restart.start()
-        served = ranks_of(cell)
-        restart.join()
-        assert not restart.is_alive()
+        with ThreadPoolExecutor(1) as pool:
+            restart = pool.submit(restart_after_first_block, server, cell.folder)
+            served = ranks_of(cell)
+            restart.result()
     check_equal(served, ranks_of(cell_of(llama, *SHORT)))
 
 
@@ -274,10 +280,10 @@ def test_server_of_another_model_and_a_wrong_key_are_refused(
     other = write_llama(folder, layers=1)
     with running(other, *FLOAT32, "--api-key", "key-of-the-test-1") as server:
         monkeypatch.setenv("VLLM_API_KEY", "another-key-1")
-        with pytest.raises(Exception, match="VLLM_API_KEY"):
+        with pytest.raises(BadInput, match="VLLM_API_KEY"):
             cell_of(other, *RULES[0], server=server)
         monkeypatch.setenv("VLLM_API_KEY", "key-of-the-test-1")
-        with pytest.raises(Exception, match="server_name"):
+        with pytest.raises(BadInput, match="server_name"):
             cell_of(llama, *RULES[0], server=server)
         check_equal(ranks_of(cell_of(other, *RULES[0], server=server)), ranks_of(cell_of(other, *RULES[0])))
 
@@ -297,7 +303,7 @@ def test_two_models_on_two_servers_give_one_law(llama: Path, folder: Path, serve
     assert table["family"].nunique() == 2
 
 
-@pytest.mark.skipif(bool(MISSING) or os.getuid() != 0, reason="needs SLURM, munge and root")
+@needs_slurm
 def test_script_measures_two_models_in_a_job_of_slurm(
     cluster: dict[str, str], llama: Path, folder: Path, work: Path
 ) -> None:
