@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +18,7 @@ from rbptrack.stats import (
     ce_and_neg_log_rbp,
     estimates,
     first_smallest,
+    independent_difference,
     laws,
     laws_by_metric,
     neg_log_rbp,
@@ -65,7 +65,7 @@ class ComparedFamily:
 
     def minus(self, other: ComparedFamily) -> Callable[[Estimate, Estimate], Estimate]:
         """Return how estimates of this and another family are subtracted: in pairs if they share their documents."""
-        return paired_difference if self.has_documents_of(other) else operator.sub
+        return paired_difference if self.has_documents_of(other) else independent_difference
 
     def keys_beside(self, other: ComparedFamily) -> dict[str, Any]:
         """Return this family, the dataset and the other family, as keyword arguments of `Report.add`."""

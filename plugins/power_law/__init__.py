@@ -42,6 +42,7 @@ from rbptrack.stats import (
     estimates,
     fit,
     forecast,
+    independent_difference,
     ks_with_enough_misses,
     laws,
     laws_by_metric,
@@ -201,13 +202,14 @@ class PowerLaw(Analyzer):
         largest, smallest = family_laws.counts[-1], family_laws.counts[0]
         labels = family_laws.family.labels
         keys = {**family_laws.family.keys, "from_size": labels[0], "to_size": labels[-1]}
+        minus = paired_difference if largest.has_rows_of(smallest) else independent_difference
         metrics = [CE, *map(rbp_name, largest.ks)]
         levels = zip(metrics, estimates(largest, ce_and_rbp), estimates(smallest, ce_and_rbp), strict=True)
         for metric, after, before in levels:
             if metric not in self._metrics or metric not in family_laws.laws:
                 continue
             beside = {"before": before.value, "after": after.value}
-            change = paired_difference(after, before) if largest.has_rows_of(smallest) else after - before
+            change = minus(after, before)
             report.add(
                 "improvement", change, **keys, metric=metric, primary=metric == headline, null=0.0, beside=beside
             )

@@ -47,6 +47,7 @@ from rbptrack.stats.together import (
     combination,
     correlations,
     homogeneity,
+    independent_difference,
     paired_difference,
     simultaneous_level,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "fit_form",
     "forecast",
     "homogeneity",
+    "independent_difference",
     "ks_with_enough_misses",
     "law_in_k",
     "laws",

@@ -116,36 +116,6 @@ class Estimate:
         )
         return 2 * exp(ln_tail)
 
-    def __sub__(self, other: Estimate) -> Estimate:
-        """Return the difference of two independent estimates.
-
-        The variances are added. The degrees of freedom are computed by the rule of Welch and Satterthwaite. The
-        influences and residuals of the difference are those of both estimates, one after the other.
-        """
-        value = self.value - other.value
-        if abs(value) <= ROUNDING * (abs(self.value) + abs(other.value)):
-            value = 0.0
-        if not (self.has_interval and other.has_interval):
-            return Estimate(value, df=nan)
-        (sampling, sampling_df), (scatter, df) = map(sum_of_variances, self._variances, other._variances)
-        # The effective number of documents follows the rule of the degrees of freedom.
-        _, deciding_documents = sum_of_variances(
-            (self.sampling, self.deciding_documents), (other.sampling, other.deciding_documents)
-        )
-        documents = None
-        if self.documents is not None and other.documents is not None:
-            u = np.concatenate([self.documents.u, -other.documents.u])
-            shares = np.concatenate([self.documents.shares, other.documents.shares])
-            documents = DocumentInfluences(u, shares)
-        residuals = None
-        if self.residuals is not None and other.residuals is not None:
-            scaled = [
-                unit(residuals) * sqrt(scatter)
-                for residuals, scatter in ((self.residuals, self.scatter), (other.residuals, other.scatter))
-            ]
-            residuals = np.concatenate(scaled)
-        return Estimate(value, sampling, scatter, df, sampling_df, deciding_documents, documents, residuals)
-
     @property
     def _variances(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Both variances, each with its degrees of freedom."""

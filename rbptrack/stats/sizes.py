@@ -16,7 +16,7 @@ from rbptrack.stats.laws import Law
 from rbptrack.stats.rounding import ROUNDING
 
 Minus = Callable[[Estimate, Estimate], Estimate]
-"""How two estimates are subtracted: `together.paired_difference`, or `operator.sub` if they are independent."""
+"""How two estimates are subtracted: `together.paired_difference` or `together.independent_difference`."""
 
 
 @dataclass(frozen=True)

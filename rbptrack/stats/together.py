@@ -276,6 +276,14 @@ def paired_difference(first: Estimate, second: Estimate) -> Estimate:
     return combination([Row(first, "documents", "first"), Row(second, "documents", "second")], [1, -1])
 
 
+def independent_difference(first: Estimate, second: Estimate) -> Estimate:
+    """Return the difference of two estimates of different models on different documents.
+
+    The variances are added. The degrees of freedom are computed by the rule of Welch and Satterthwaite.
+    """
+    return combination([Row(first, "first", "first"), Row(second, "second", "second")], [1, -1])
+
+
 def homogeneity(rows: Sequence[Row]) -> float:
     """Return the p-value of the hypothesis that all true values are equal; NaN without two rows with intervals.
 

@@ -14,6 +14,7 @@ from rbptrack.ranks import DocumentCounts
 from rbptrack.stats import (
     cross_entropy,
     fit,
+    independent_difference,
     ks_with_enough_misses,
     laws,
     neg_log_rbp,
@@ -292,7 +293,7 @@ def test_interval_of_alpha_covers_with_heavy_tailed_documents_and_scatter_of_mod
 def test_difference_of_exponents_adds_scatters_and_has_degrees_of_freedom_between_4_and_10() -> None:
     alpha_of_6_sizes = fit(*points_near_law(seed=1)).alpha
     alpha_of_8_sizes = fit(*points_near_law(seed=2, sizes=8)).alpha
-    difference = alpha_of_6_sizes - alpha_of_8_sizes
+    difference = independent_difference(alpha_of_6_sizes, alpha_of_8_sizes)
     assert difference.scatter == pytest.approx(alpha_of_6_sizes.scatter + alpha_of_8_sizes.scatter)
     assert 4 <= difference.df <= 10
 

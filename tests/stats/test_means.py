@@ -16,6 +16,7 @@ from rbptrack.stats import (
     estimate,
     fit,
     homogeneity,
+    independent_difference,
     laws,
     mean_over_datasets,
     mean_over_families,
@@ -80,7 +81,7 @@ def test_paired_difference_on_same_documents_equals_joint_jackknife() -> None:
     assert difference.value == pytest.approx(expected.value)
     assert difference.sampling == pytest.approx(expected.sampling)
     assert difference.sampling_df == pytest.approx(expected.sampling_df)
-    assert difference.sampling < 0.2 * (law_a.alpha - law_b.alpha).sampling
+    assert difference.sampling < 0.2 * independent_difference(law_a.alpha, law_b.alpha).sampling
 
 
 def test_paired_difference_covers_0_if_documents_move_the_exponents_apart() -> None:
@@ -110,7 +111,7 @@ def test_law_over_removes_scatter_of_models_that_two_datasets_share() -> None:
         laws_of_datasets.append(fit(S, law.y * np.exp(scatter), influences))
     law_a, law_b = laws_of_datasets
     ratio = law_b.over(law_a)
-    independent = law_b.alpha - law_a.alpha
+    independent = independent_difference(law_b.alpha, law_a.alpha)
     assert ratio.alpha.value == pytest.approx(law_b.alpha.value - law_a.alpha.value)
     assert ratio.alpha.sampling == pytest.approx(law_a.alpha.sampling + law_b.alpha.sampling)
     assert ratio.alpha.deciding_documents == pytest.approx(independent.deciding_documents, rel=0.3)
@@ -147,7 +148,7 @@ def test_random_effects_of_equal_errors_has_t_interval_of_mean() -> None:
 
 def test_homogeneity_of_two_independent_values_is_the_test_of_their_difference() -> None:
     rows = [Row(Estimate(value, scatter=1e-4, df=5), name, name) for value, name in ((0.1, "a"), (0.13, "b"))]
-    assert homogeneity(rows) == pytest.approx((rows[0].estimate - rows[1].estimate).p(), rel=0.1)
+    assert homogeneity(rows) == pytest.approx(independent_difference(rows[0].estimate, rows[1].estimate).p(), rel=0.1)
     assert np.isnan(homogeneity(rows[:1]))
 
 
