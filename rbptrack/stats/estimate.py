@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import exp, inf, isfinite, log, nan, sqrt
 
-import numpy as np
 import scipy  # `scipy.special` is loaded at first use. Importing it here would delay every command by 0.4 s.
 
 from rbptrack.ranks import FloatArray
@@ -134,12 +133,6 @@ class Estimate:
 def _tail(df: float, t: float) -> float:
     """Return the probability that Student's variable with `df` degrees of freedom exceeds t > 0."""
     return float(scipy.special.ndtr(-t) if df == inf else scipy.special.stdtr(df, -t))
-
-
-def unit(vector: FloatArray) -> FloatArray:
-    """Return a vector divided by its length. A vector of zeros stays as it is."""
-    length = float(np.linalg.norm(vector))
-    return vector / length if length > 0 else vector
 
 
 def sum_of_variances(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:

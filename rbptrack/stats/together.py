@@ -16,7 +16,7 @@ import scipy
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.documents import combined_influences, deciding_documents, degrees_of_freedom
-from rbptrack.stats.estimate import LEVEL, DocumentInfluences, Estimate, sum_of_variances, unit
+from rbptrack.stats.estimate import LEVEL, DocumentInfluences, Estimate, sum_of_variances
 from rbptrack.stats.rounding import ROUNDING
 
 _DRAWS = 20_000
@@ -95,7 +95,10 @@ def _by_length(rows: Sequence[Row], part: str) -> dict[tuple[str, int], list[int
 
 def _scaled(vector: FloatArray | None, variance: float) -> FloatArray:
     """Scale influences or residuals so that their sum of squares is a variance. Unknown ones are an empty array."""
-    return unit(np.zeros(0) if vector is None else vector) * sqrt(variance)
+    if vector is None:
+        return np.zeros(0)
+    length = float(np.linalg.norm(vector))
+    return (vector / length if length > 0 else vector) * sqrt(variance)
 
 
 def _scaled_influences(estimate: Estimate) -> FloatArray:
