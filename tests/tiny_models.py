@@ -244,7 +244,7 @@ def model_config(folder: Path, **changes: Any) -> ModelConfig:
 
 def pinned_tokenizer(folder: Path) -> Pinned:
     """Pin the tokenizer in a folder, which needs no model."""
-    return pin_tokenizer(model_config(folder, tokenizer=str(folder)), Pinned("", None, ""))
+    return pin_tokenizer(str(folder))
 
 
 def edit_json(path: Path, **values: object) -> None:

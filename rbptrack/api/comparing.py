@@ -51,7 +51,8 @@ def compare(
     if a is b:
         raise BadInput("compare needs two measurements; a and b are the same one")
     if isinstance(a, LoggableMeasurement) and isinstance(b, LoggableMeasurement):
-        pair: Runs = _runs_in_memory([a, b])
+        rows = [each.measurement.columns() | {"run_id": str(number)} for number, each in enumerate((a, b))]
+        pair = Runs(pd.DataFrame(rows), _InMemory([a, b]))
         first, second = pair
     elif isinstance(a, str) and isinstance(b, str):
         pair = Store(tracking_uri, experiment).runs()
@@ -79,8 +80,3 @@ class _InMemory(RankStore):
 
     def groups(self, run_id: str) -> Sequence[str]:
         return [str(group) for group in self.documents(run_id)["group"]]
-
-
-def _runs_in_memory(measurements: Sequence[LoggableMeasurement]) -> Runs:
-    rows = [each.measurement.columns() | {"run_id": str(number)} for number, each in enumerate(measurements)]
-    return Runs(pd.DataFrame(rows), _InMemory(measurements))

@@ -72,17 +72,15 @@ def pin_model(config: ModelConfig) -> Pinned:
     return replace(pinned, identity=f"{pinned.identity}/{config.gguf}", gguf=config.gguf)
 
 
-def pin_tokenizer(config: ModelConfig, model: Pinned) -> Pinned:
-    """Pin the tokenizer of a model: the repository or folder that `model.tokenizer` names, or else the model itself.
+def pin_tokenizer(name: str) -> Pinned:
+    """Pin a tokenizer: the repository or folder that `model.tokenizer` names.
 
     Raises BadInput if the folder holds no tokenizer, or the Hub does not know the repository.
     """
-    if not config.tokenizer:
-        return model
-    folder = user_path(config.tokenizer).absolute()
+    folder = user_path(name).absolute()
     if folder.is_dir():
         return _pin_folder(folder, tokenizer_file_names(folder), "model.tokenizer")
-    return _pin_repository("model", config.tokenizer, "main")
+    return _pin_repository("model", name, "main")
 
 
 def pin_dataset(config: DatasetConfig) -> Pinned:

@@ -170,9 +170,8 @@ class Law:
     @property
     def ends(self) -> tuple[float, float]:
         """The values A S^-alpha of the law at the smallest and at the largest size."""
-        smallest, largest = self.lines.end_weights
-        ln_y = self.lines.ln_y[self.place]
-        return exp(float(smallest @ ln_y)), exp(float(largest @ ln_y))
+        smallest, largest = (float(self.lines.weights_at(s) @ np.log(self.y)) for s in (self.s[0], self.s[-1]))
+        return exp(smallest), exp(largest)
 
     def predict(self, s: float) -> Estimate:
         """Predict ln y of one more model of size s.

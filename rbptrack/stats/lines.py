@@ -67,11 +67,6 @@ class Lines:
         return np.asarray(1 / self.sizes - (np.log(s) - np.log(self.s).mean()) * self.alpha_weights)
 
     @cached_property
-    def end_weights(self) -> tuple[FloatArray, FloatArray]:
-        """The weights of ln y in the values of the line at the smallest and at the largest size, (m,) each."""
-        return self.weights_at(self.s[0]), self.weights_at(self.s[-1])
-
-    @cached_property
     def ln_y(self) -> FloatArray:
         """The logarithms of the values, (quantities, m)."""
         return np.log(self.y)

@@ -14,6 +14,7 @@ from rbptrack.config.schema import Config, Dtype, ModelConfig, SequenceRule
 from rbptrack.console.progress import spinner
 from rbptrack.sources import hub
 from rbptrack.sources.pin import Pinned
+from rbptrack.sweep import lookups
 from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.resolver import Resolver
 from rbptrack.sweep.sizes import bytes_to_download, read_documents_and_bytes, size_of_local_texts
@@ -134,7 +135,6 @@ class Planner:
 
     def __init__(self, speed: Speed | None = None) -> None:
         self._speed = speed
-        self._speeds: dict[str, Speed] = {}  # by device and precision
         self._documents_and_bytes: dict[str, tuple[float, float]] = {}  # documents, bytes per document
 
     @cached_property
@@ -151,7 +151,7 @@ class Planner:
 
         """
         self.loader.check(cell)
-        model_parameters = self.loader.parameters(cell.weights)
+        model_parameters = lookups.parameters(cell.weights)
         if size_of_local_texts(cell.texts) <= _MAX_BYTES_TO_TOKENISE:
             scored_tokens, read_tokens = map(float, self.loader.count_tokens(cell))
         else:
@@ -162,7 +162,7 @@ class Planner:
             flops = self._flops_per_token(cell.weights) * read_tokens
             return cost | {"FLOPs": flops, "seconds": math.nan}
         for model, weights in _models(cell):
-            parameters = self.loader.parameters(weights)
+            parameters = lookups.parameters(weights)
             cost["FLOPs"] += self._flops_per_token(weights) * read_tokens
             cost["weights"] += parameters.total * _BYTES_PER_PARAMETER[model.dtype]
             cost["download"] += bytes_to_download(model, weights)
@@ -182,16 +182,17 @@ class Planner:
         return read_tokens * sum(self._seconds_per_token(model, weights) for model, weights in _models(cell))
 
     def _flops_per_token(self, weights: Pinned) -> float:
-        parameters = self.loader.parameters(weights)
+        parameters = lookups.parameters(weights)
         return 2.0 * (parameters.non_embedding + parameters.head)
 
     def _seconds_per_token(self, model: ModelConfig, weights: Pinned) -> float:
         from rbptrack.models.architecture import text_config, vocab_size
+        from rbptrack.models.device import torch_device
 
-        architecture = text_config(self.loader.architecture(weights))
+        architecture = text_config(lookups.architecture(weights))
         states = getattr(architecture, "num_hidden_layers", 0) * getattr(architecture, "hidden_size", 0)
         elements = _PASSES_OVER_LOGITS * vocab_size(architecture) + _PASSES_OVER_STATES * states
-        speed = self._speed or self._measured_speed(model)
+        speed = self._speed or measure_speed(torch_device(model.device), model.dtype.value)
         return self._flops_per_token(weights) / speed.flops + elements / speed.elements
 
     def _estimate_tokens(self, cell: Cell) -> tuple[float, float]:
@@ -214,16 +215,6 @@ class Planner:
         if dataset.sequence is SequenceRule.slide and tokens > dataset.seq_len:
             read_tokens *= dataset.seq_len / (dataset.seq_len - dataset.context)
         return documents * (tokens - 1), documents * read_tokens
-
-    def _measured_speed(self, model: ModelConfig) -> Speed:
-        """Return the speed of the model's device in the model's precision."""
-        from rbptrack.models.device import torch_device
-
-        device = torch_device(model.device)
-        key = f"{device} {model.dtype.value}"
-        if key not in self._speeds:
-            self._speeds[key] = measure_speed(device, model.dtype.value)
-        return self._speeds[key]
 
 
 def _models(cell: Cell) -> list[tuple[ModelConfig, Pinned]]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rbptrack.config.schema import Candidates, ModelConfig
 from rbptrack.console.output import print_text
@@ -19,23 +18,19 @@ from rbptrack.corpus.chat import find_chat_template
 from rbptrack.corpus.documents import describe_empty_documents, load_documents
 from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.corpus.tokens import tokenise
-from rbptrack.models.architecture import load_config
 from rbptrack.models.causal import CausalModel, Reference
 from rbptrack.models.compatibility import check_compatible, check_same_tokenizer, check_token_ids, choose_candidates
 from rbptrack.models.gguf_file import gguf_path, read_gguf
 from rbptrack.models.gguf_tokenizer import check_gguf_tokens
 from rbptrack.models.loading import load_model
-from rbptrack.models.parameters import ParameterCounts, count_parameters
-from rbptrack.models.tokenizer import load_tokenizer
-from rbptrack.models.tokenizer_rules import rules_hash
 from rbptrack.sources.cache import cached_line
 from rbptrack.sources.manifest import reading
 from rbptrack.sources.pin import Pinned
+from rbptrack.sweep import lookups
 from rbptrack.sweep.cells import Cell
-from rbptrack.sweep.lookups import cache_key, parameter_counts_key
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    pass
 
 _MAX_KEPT_TOKENS = 20_000_000  # tokenised texts are kept up to this number of tokens; a token takes about 20 bytes
 
@@ -72,9 +67,6 @@ class Loader:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._preparation: threading.Thread | None = None
-        self._architectures: dict[str, Any] = {}
-        self._tokenizers: dict[str, PreTrainedTokenizerBase] = {}
-        self._counts_by_weights: dict[str, ParameterCounts] = {}
         self._settings: dict[str, LoadSettings] = {}
         self._model = _LastModel()
         self._reference = _LastModel()
@@ -146,11 +138,11 @@ class Loader:
             if self._preparation is not None:
                 self._preparation.join()
             corpus = self.corpus(cell)
-        tokenizer = self.tokenizer(cell.tokenizer)
+        tokenizer = lookups.tokenizer(cell.tokenizer)
         for config, weights in ((cell.config.model, cell.weights), (cell.config.reference, cell.reference)):
             if config is not None and weights is not None:
                 largest_id = int(corpus.token.max(initial=0))
-                check_token_ids(config.name, self.architecture(weights), tokenizer, largest_id)
+                check_token_ids(config.name, lookups.architecture(weights), tokenizer, largest_id)
         return corpus
 
     def corpus(self, cell: Cell) -> Corpus:
@@ -159,7 +151,7 @@ class Loader:
         if key not in self._corpora:
             if sum(len(corpus.token) for corpus in self._corpora.values()) > _MAX_KEPT_TOKENS:
                 self._corpora.clear()
-            tokenizer = self.tokenizer(cell.tokenizer)
+            tokenizer = lookups.tokenizer(cell.tokenizer)
             dataset = cell.config.dataset
             documents = load_documents(dataset, cell.texts)
             note = describe_empty_documents(documents, dataset)
@@ -182,45 +174,19 @@ class Loader:
         scored_tokens, read_tokens = cached_line(f"tokens/{self._corpus_key(cell)}", count).split()
         return int(scored_tokens), int(read_tokens)
 
-    def tokenizer(self, pinned: Pinned) -> PreTrainedTokenizerBase:
-        if pinned.identity not in self._tokenizers:
-            with reading(pinned.files):
-                self._tokenizers[pinned.identity] = load_tokenizer(pinned)
-        return self._tokenizers[pinned.identity]
-
-    def architecture(self, weights: Pinned) -> Any:
-        """Return the transformers config of a model."""
-        if weights.identity not in self._architectures:
-            self._architectures[weights.identity] = load_config(weights)
-        return self._architectures[weights.identity]
-
-    def parameters(self, weights: Pinned) -> ParameterCounts:
-        """Count the parameters of a model without loading its weights.
-
-        The numbers are cached on disk, because importing the code of a model takes seconds.
-        """
-
-        def count() -> str:
-            return json.dumps(asdict(count_parameters(self.architecture(weights))))
-
-        if weights.identity not in self._counts_by_weights:
-            line = cached_line(parameter_counts_key(weights.identity), count)
-            self._counts_by_weights[weights.identity] = ParameterCounts(**json.loads(line))
-        return self._counts_by_weights[weights.identity]
-
     def _corpus_key(self, cell: Cell) -> str:
         """Return a key for the cache of tokenised texts. Cells with the same key have the same tokens."""
-        return cache_key(
+        return lookups.cache_key(
             dataset=repr(replace(cell.config.dataset, name="")),
             texts=cell.texts.identity,
-            rules=rules_hash(self.tokenizer(cell.tokenizer)),
+            rules=lookups.tokenizer_rules(cell.tokenizer),
             template=self.check(cell).template,
         )
 
     def _check_cell(self, cell: Cell) -> LoadSettings:
         config = cell.config
-        architecture = self.architecture(cell.weights)
-        tokenizer = self.tokenizer(cell.tokenizer)
+        architecture = lookups.architecture(cell.weights)
+        tokenizer = lookups.tokenizer(cell.tokenizer)
         if config.model.gguf and config.model.tokenizer:
             check_gguf_tokens(config.model.name, read_gguf(gguf_path(cell.weights)), tokenizer)
         check_compatible(config.model.name, architecture, tokenizer, config.dataset.seq_len)
@@ -236,14 +202,14 @@ class Loader:
         reference = cell.config.reference
         if reference is None or cell.reference is None or cell.reference_tokenizer is None:
             return settings
-        tokenizer = self.tokenizer(cell.tokenizer)
-        reference_tokenizer = self.tokenizer(cell.reference_tokenizer)
-        architecture = self.architecture(cell.reference)
+        tokenizer = lookups.tokenizer(cell.tokenizer)
+        reference_tokenizer = lookups.tokenizer(cell.reference_tokenizer)
+        architecture = lookups.architecture(cell.reference)
         seq_len = cell.config.dataset.seq_len
         check_compatible(f"reference {reference.name}", architecture, reference_tokenizer, seq_len)
         check_same_tokenizer(reference.name, tokenizer, reference_tokenizer)
         num_candidates, _ = choose_candidates(architecture, tokenizer, cell.config.candidates)
-        model_entries, _ = choose_candidates(self.architecture(cell.weights), tokenizer, Candidates.tokenizer)
+        model_entries, _ = choose_candidates(lookups.architecture(cell.weights), tokenizer, Candidates.tokenizer)
         reference_entries, _ = choose_candidates(architecture, tokenizer, Candidates.tokenizer)
         num_shared_entries = min(model_entries, reference_entries)
         return replace(settings, num_reference_candidates=num_candidates, num_shared_entries=num_shared_entries)

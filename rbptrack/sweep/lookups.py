@@ -1,69 +1,99 @@
-"""Look up what follows from a pinned model or tokenizer and takes seconds to find. It is cached on disk."""
+"""Look up what follows from a pinned model or tokenizer. What takes seconds to find is also cached on disk."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 from rbptrack.sources.cache import cached_line, hash_settings
 from rbptrack.sources.manifest import reading
 from rbptrack.sources.pin import Pinned
 
+if TYPE_CHECKING:  # these modules import torch and transformers, which take seconds to load
+    from transformers import PreTrainedTokenizerBase
+
+    from rbptrack.models.parameters import ParameterCounts
+
 
 @cache
-def tokenizer_rules(tokenizer: Pinned) -> str:
-    """Return the hash of the rules by which a tokenizer splits texts.
+def tokenizer(pinned: Pinned) -> PreTrainedTokenizerBase:
+    """Load a tokenizer."""
+    from rbptrack.models.tokenizer import load_tokenizer
 
-    The hash is cached on disk, because loading a tokenizer takes seconds.
-    """
+    with reading(pinned.files):
+        return load_tokenizer(pinned)
+
+
+@cache
+def architecture(weights: Pinned) -> Any:
+    """Return the transformers config of a model."""
+    from rbptrack.models.architecture import load_config
+
+    return load_config(weights)
+
+
+@cache
+def tokenizer_rules(pinned: Pinned) -> str:
+    """Return the hash of the rules by which a tokenizer splits texts."""
 
     def compute_hash() -> str:
-        from rbptrack.models.tokenizer import load_tokenizer
         from rbptrack.models.tokenizer_rules import rules_hash
 
-        with reading(tokenizer.files):
-            return rules_hash(load_tokenizer(tokenizer))
+        return rules_hash(tokenizer(pinned))
 
-    return cached_line(f"tokenizers/{cache_key(source=tokenizer.identity)}", compute_hash)
+    return _on_disk("tokenizers", pinned, compute_hash)
 
 
 @cache
-def own_template_hash(model: str, tokenizer: Pinned) -> str:
-    """Return the hash of a tokenizer's own chat template. It is cached on disk."""
+def own_template_hash(model: str, pinned: Pinned) -> str:
+    """Return the hash of a tokenizer's own chat template."""
 
     def compute_hash() -> str:
         from rbptrack.corpus.chat import find_chat_template
-        from rbptrack.models.tokenizer import load_tokenizer
 
-        template = find_chat_template("", load_tokenizer(tokenizer), model)
-        return hashlib.sha256(template.encode()).hexdigest()
+        return hashlib.sha256(find_chat_template("", tokenizer(pinned), model).encode()).hexdigest()
 
-    return cached_line(f"chat-templates/{cache_key(source=tokenizer.identity)}", compute_hash)
+    return _on_disk("chat-templates", pinned, compute_hash)
 
 
 @cache
 def vocab_size(weights: Pinned) -> int:
-    """Return |V|, the number of a model's logits. The number is cached on disk."""
+    """Return |V|, the number of a model's logits."""
 
     def read_config() -> str:
-        from rbptrack.models import architecture
+        from rbptrack.models.architecture import vocab_size
 
-        return str(architecture.vocab_size(architecture.load_config(weights)))
+        return str(vocab_size(architecture(weights)))
 
-    return int(cached_line(f"vocabularies/{cache_key(source=weights.identity)}", read_config))
+    return int(_on_disk("vocabularies", weights, read_config))
 
 
 @cache
 def max_sequence_length(weights: Pinned) -> int:
-    """Return the maximum length of a model's sequences in tokens, or 0 for no limit. The number is cached on disk."""
+    """Return the maximum length of a model's sequences in tokens, or 0 for no limit."""
 
     def read_config() -> str:
-        from rbptrack.models import architecture
+        from rbptrack.models.architecture import max_sequence_length
 
-        return str(architecture.max_sequence_length(architecture.load_config(weights)) or 0)
+        return str(max_sequence_length(architecture(weights)) or 0)
 
-    return int(cached_line(f"lengths/{cache_key(source=weights.identity)}", read_config))
+    return int(_on_disk("lengths", weights, read_config))
+
+
+@cache
+def parameters(weights: Pinned) -> ParameterCounts:
+    """Count the parameters of a model without loading its weights."""
+    from rbptrack.models.parameters import ParameterCounts, count_parameters
+
+    def count() -> str:
+        return json.dumps(asdict(count_parameters(architecture(weights))))
+
+    return ParameterCounts(**json.loads(cached_line(parameter_counts_key(weights.identity), count)))
 
 
 def parameter_counts_key(identity: str) -> str:
@@ -74,6 +104,11 @@ def parameter_counts_key(identity: str) -> str:
 def cache_key(**parts: str) -> str:
     """Return a key for the cache on disk: the hash of some texts and of the versions of rbptrack and its libraries."""
     return hash_settings({**parts, "versions": _library_versions()})
+
+
+def _on_disk(kind: str, pinned: Pinned, compute: Callable[[], str]) -> str:
+    """Return a line about a pinned model or tokenizer that is cached on disk. If it is missing, compute it first."""
+    return cached_line(f"{kind}/{cache_key(source=pinned.identity)}", compute)
 
 
 @cache

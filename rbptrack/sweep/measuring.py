@@ -20,6 +20,7 @@ from rbptrack.console.output import print_text
 from rbptrack.measurement.files import RECORD_FILE
 from rbptrack.measurement.record import read_measurement
 from rbptrack.sources.manifest import check_unchanged
+from rbptrack.sweep import lookups
 from rbptrack.sweep.cells import Cell
 from rbptrack.sweep.loaded import measure_loaded
 from rbptrack.sweep.outcomes import Failed, Found, Measured, Outcome
@@ -190,7 +191,7 @@ def _measure(cell: Cell, store: Store, loader: Loader, next_cell: Cell | None) -
     check_unchanged(cell.files)
     cell.folder.mkdir(exist_ok=True)
     Outbox(store).write_address(cell.folder)
-    tokenizer = loader.tokenizer(cell.tokenizer)
+    tokenizer = lookups.tokenizer(cell.tokenizer)
     description = {**cell.description, **fields}
 
     def finish(_: Ranked) -> dict[str, Any]:
@@ -214,10 +215,10 @@ def _make_engine(cell: Cell, loader: Loader) -> tuple[Engine, Corpus, dict[str, 
     if cell.served is None:
         model, corpus = loader.load(cell)
         return Transformers(model, corpus, config.engine), corpus, describe_model(model)
-    architecture = loader.architecture(cell.weights)
+    architecture = lookups.architecture(cell.weights)
     vocab_size = loader.check(cell).num_candidates
     corpus = loader.checked_corpus(cell)
-    fields = describe_architecture(architecture, loader.parameters(cell.weights))
+    fields = describe_architecture(architecture, lookups.parameters(cell.weights))
     return Served(config.model, cell.served, corpus, vocab_size, config.engine), corpus, fields
 
 

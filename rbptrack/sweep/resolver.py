@@ -101,7 +101,7 @@ class Resolver:
     def _pin_tokenizer(self, model: ModelConfig, weights: Pinned) -> Pinned:
         if not model.tokenizer:
             return weights
-        return self._look_up_once(("tokenizer", model.tokenizer), lambda: pin_tokenizer(model, weights))
+        return self._look_up_once(("tokenizer", model.tokenizer), lambda: pin_tokenizer(model.tokenizer))
 
     def _pin_template(self, config: Config) -> ManifestFile | None:
         name = config.model.chat_template

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 
@@ -22,8 +23,9 @@ GPU_SPEED = Speed(flops=1e14, elements=5e11)
 _TIMED_SECONDS = 0.03  # shortest time of the computations that are timed
 
 
+@cache
 def measure_speed(device: Any, dtype: str) -> Speed:
-    """Time matrix products and exponentials on a device."""
+    """Time matrix products and exponentials on a device, once for each device and precision."""
     import torch
 
     rows = 512

@@ -196,11 +196,10 @@ class Outbox:
                     try:
                         delivery = replace(delivery, run_id=self.deliver(folder))
                         num_refused = 0
-                    except (MissingArtifact, FileAccessError) as error:  # a file on this disk is at fault
-                        delivery = replace(delivery, error=first_line(error))
                     except RbptrackError as error:
                         delivery = replace(delivery, error=first_line(error))
-                        num_refused += _MAX_REFUSED if isinstance(error, StoreAway) else 1
+                        if not isinstance(error, MissingArtifact | FileAccessError):  # files on this disk
+                            num_refused += _MAX_REFUSED if isinstance(error, StoreAway) else 1
                 deliveries.append(delivery)
         _remove_leftovers()
         return deliveries

@@ -89,18 +89,9 @@ def test_pin_model_refuses_a_gguf_file_that_does_not_exist(tmp_path: Path) -> No
         pin_model(model_config(folder, gguf="b.gguf"))
 
 
-def test_pin_tokenizer_returns_the_model_if_no_tokenizer_is_named(tmp_path: Path) -> None:
-    config = model_config(write_model_folder(tmp_path / "model"))
-    pinned_model = pin_model(config)
-    assert pin_tokenizer(config, pinned_model) is pinned_model
-
-
-def test_pin_tokenizer_returns_the_folder_of_a_tokenizer_that_is_named(tmp_path: Path) -> None:
-    folder = write_model_folder(tmp_path / "model")
-    pinned_model = pin_model(model_config(folder))
+def test_pin_tokenizer_returns_the_folder_of_a_tokenizer(tmp_path: Path) -> None:
     tokenizer = write_model_folder(tmp_path / "tokenizer")
-    config = model_config(folder, tokenizer=str(tokenizer))
-    assert pin_tokenizer(config, pinned_model).location == str(tokenizer)
+    assert pin_tokenizer(str(tokenizer)).location == str(tokenizer)
 
 
 @pytest.mark.parametrize("name", ["nothing", "file", "zero\0byte"])
