@@ -31,8 +31,8 @@ let matchSpans = []; // for each match of the search in this document, the indic
 let currentMatch = -1; // the index of the match to which the search went last, or -1
 let matchCounts = []; // for each document, the number of matches
 // `set`, `document` and `model` are indices. `against` is the index of the model to compare with, or "" if the page
-// chooses it. `font` is "prose", "code", or "" if the page chooses it by the text.
-const state = { set: 0, document: 0, model: 0, mode: "ranks", against: "", font: "" };
+// chooses it.
+const state = { set: 0, document: 0, model: 0, mode: "ranks", against: "" };
 
 start().catch((error) => {
   $("text").textContent = `This page cannot be shown: ${error.message}. A newer browser may help.`;
@@ -141,26 +141,18 @@ function readAddress() {
   const indexOf = (items, key, param) => items.findIndex((item) => item[key] === params.get(param));
   state.set = Math.max(0, indexOf(data.sets, "label", "texts"));
   const { documents, models } = data.sets[state.set];
-  const opening = openingDocument(documents);
   const named = indexOf(documents, "id", "document");
-  state.document = named < 0 ? opening : named;
+  state.document = Math.max(0, named);
   const model = indexOf(models, "name", "model");
   state.model = model < 0 ? models.length - 1 : model;
   state.mode = MODES.includes(params.get("mode")) ? params.get("mode") : "ranks";
   const against = indexOf(models, "name", "against");
   state.against = against < 0 ? "" : against;
   showSet();
-  const gain = named < 0 ? documents[opening].gain : null; // without an address, the page opens at the largest gain
+  const gain = named < 0 ? documents[0].gain : null; // without an address, the page opens at the largest gain
   const token = Number(params.get("token") ?? gain?.token ?? NaN);
   const span = spans.findIndex(({ from, size }) => token >= from && token < from + size);
   if (span >= 0) selectSpan(span, { pin: true, scroll: true });
-}
-
-// Returns the index of the document at which the page opens: of the most readable documents that were chosen for the
-// reader, the one with the largest gain in rank. The list of documents begins with the most readable ones.
-function openingDocument(documents) {
-  const ratios = documents.map(({ gain, unreadability }) => (gain && unreadability === documents[0].unreadability ? gain.before / gain.after : 0));
-  return ratios.indexOf(Math.max(...ratios));
 }
 
 function writeAddress() {
@@ -199,48 +191,40 @@ function showDocument() {
   isPinned = false;
   showToken();
   $("heading").textContent = doc.id;
-  $("reasons").textContent = reasonSentences(doc);
+  $("reasons").textContent = `${reasonText(doc)}. ${influenceSentences(doc)}`;
   const cut = `The page shows the first ${doc.shown.toLocaleString("en")} of ${doc.tokens.toLocaleString("en")} tokens.`;
   $("more").textContent = doc.shown < doc.tokens ? cut : "";
   layOutText();
 }
 
-// Says in sentences why the page shows a document.
-function reasonSentences({ reasons, influence, share = 0, gain, id }) {
+// Says in few words why the page shows a document.
+function reasonText({ reasons, share = 0, gain }) {
   const percent = Math.round(100 * share);
-  const sentences = [];
-  if (reasons.includes("law")) sentences.push("This is one of the documents that decide the law of RBP_10.");
   const [small, large] = textSet.compared.map((model) => textSet.models[model].name);
-  if (reasons.includes("difference")) sentences.push(`${small} and ${large} differ most in this and a few other documents.`);
-  if (reasons.includes("first")) sentences.push("It is one of the first documents of the dataset.");
-  if (reasons.includes("requested")) sentences.push(`You asked for the document ${id}.`);
-  if (gain) sentences.push(`${large} gains most at “${gain.text}”: from rank ${gain.before.toLocaleString("en")} to ${gain.after.toLocaleString("en")}.`);
-  if (influence !== undefined) {
-    const change = `${Math.abs(influence).toPrecision(2)} ${influence > 0 ? "lower" : "higher"}`;
-    sentences.push(`Without this document α of ${textSet.law_family} would be ${change}.`);
-    if (percent) sentences.push(`${percent}% of the sampling variance of this α comes from this document.`);
-  }
-  return sentences.join(" ");
+  const clauses = [];
+  if (reasons.includes("law")) clauses.push(percent ? `decides the law (${percent}%)` : "decides the law");
+  if (reasons.includes("difference")) clauses.push(`${small} and ${large} differ most`);
+  if (reasons.includes("requested")) clauses.push("you asked for it");
+  if (reasons.includes("first") && !clauses.length) clauses.push("among the first");
+  if (gain) clauses.push(`“${gain.text}” from rank ${gain.before.toLocaleString("en")} to ${gain.after.toLocaleString("en")}`);
+  const text = clauses.join(", ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-// Says in few words why the page shows a document, for the list of documents.
-function reasonWords({ reasons, share = 0, gain }) {
+// Says how a document changes the exponent of RBP_10.
+function influenceSentences({ influence, share }) {
+  if (influence === undefined) return "";
+  const change = `${Math.abs(influence).toPrecision(2)} ${influence > 0 ? "lower" : "higher"}`;
+  const sentence = `Without this document α of RBP_10 of ${textSet.law_family} would be ${change}.`;
   const percent = Math.round(100 * share);
-  const words = [];
-  if (reasons.includes("law")) words.push(percent ? `decides the law (${percent}%)` : "decides the law");
-  if (reasons.includes("difference")) words.push("models differ most");
-  if (reasons.includes("requested")) words.push("you asked for it");
-  if (reasons.includes("first") && !words.length) words.push("among the first");
-  if (gain) words.push(`one token from rank ${gain.before.toLocaleString("en")} to ${gain.after.toLocaleString("en")}`);
-  const text = words.join(", ");
-  return text.charAt(0).toUpperCase() + text.slice(1);
+  return percent ? `${sentence} ${percent}% of the sampling variance of this α comes from this document.` : sentence;
 }
 
 // Lays the spans out in paragraphs. In the mode "side by side", each paragraph is a row that shows the text twice.
 function layOutText() {
   const isPair = state.mode === "pair";
   document.querySelector("main").classList.toggle("pair", isPair);
-  const isCode = state.font ? state.font === "code" : looksLikeCode(doc.texts);
+  const isCode = looksLikeCode(doc.texts);
   $("text").classList.toggle("code", isCode);
   spans = [];
   const rows = document.createDocumentFragment();
@@ -476,7 +460,7 @@ function showDocumentList() {
     const name = element("td");
     const button = element("button", id);
     button.type = "button";
-    const details = [reasonWords(documents[i]), `${tokens.toLocaleString("en")} tokens`];
+    const details = [reasonText(documents[i]), `${tokens.toLocaleString("en")} tokens`];
     if (matchCounts[i]) details.push(`${matchCounts[i].toLocaleString("en")} found`);
     name.append(button, element("small", details.filter(Boolean).join(" · ")));
     row.append(name, element("td", ce[model].toFixed(2), "number"), element("td", formatShare(rbp[model], 1), "number"));
@@ -829,10 +813,6 @@ function addListeners() {
       showDocumentList();
     });
   }
-  $("font").addEventListener("click", () => {
-    state.font = $("text").classList.contains("code") ? "prose" : "code";
-    layOutText();
-  });
   $("search").addEventListener("input", () => {
     search();
     if (matchSpans.length) currentMatch = 0;
