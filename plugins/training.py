@@ -7,7 +7,7 @@ its exponent is the change. An error that both exponents have in common, from mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -18,11 +18,14 @@ from pydantic import PositiveInt
 from rbptrack.analysis import (
     POINT_COLUMNS,
     Analyzer,
+    Family,
     Glossary,
     Report,
     Runs,
     Term,
+    decision_clause,
     differing_facts,
+    headline_metric,
     join_clauses,
     listed,
     read_families,
@@ -32,8 +35,8 @@ from rbptrack.analysis import (
     without_repeats,
 )
 from rbptrack.figures import facets
-from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, FloatArray, metric_label, rbp_name
-from rbptrack.stats import MIN_SIZES, ce_and_neg_log_rbp, laws, laws_by_metric
+from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, metric_label, rbp_name
+from rbptrack.stats import MIN_SIZES, ce_and_neg_log_rbp, laws, laws_by_metric, y_with_intervals
 
 GLOSSARY: Glossary = {
     "alpha": Term("exponent of the law in size over the checkpoints of one D", "α at D", ".4f"),
@@ -70,76 +73,69 @@ class Training(Analyzer):
         if not len(frame):
             report.notes.append("No family of known S has checkpoints at several numbers of training tokens.")
             return report
-        points = []
+        points: list[pd.DataFrame] = []
         groups, report.notes = _comparable_checkpoints(frame)
         for family, dataset, rows in groups:
-            by_tokens = {}
+            by_tokens: dict[float, Sizes] = {}
             for tokens, same_d in rows.groupby("training_tokens"):
                 d = float(str(tokens))
-                by_tokens[d] = self._add_alphas(report, runs[runs["run_id"].isin(same_d["run_id"])], family, d)
-            self._add_changes(report, by_tokens, family=family, dataset=dataset)
-            for metric, y in self._logged_values(rows):
-                keys: dict[str, Any] = {"family": family, "dataset": dataset, "metric": metric}
-                columns = {"size": rows["size"], "S": rows["non_embedding_params"], "D": rows["training_tokens"]}
-                points.append(pd.DataFrame(keys | columns | {"y": y}))
-        if not points:
-            report.notes.append("No metric was logged for all checkpoints of a family.")
-            return report
-        report.tables["points"] = pd.concat(points, ignore_index=True)
-        _draw(report)
+                reading = read_families(runs[runs["run_id"].isin(same_d["run_id"])], self.k)
+                by_tokens[d] = {}
+                for checkpoints, counts in reading:
+                    by_tokens[d] |= zip(checkpoints.s.tolist(), counts, strict=True)
+                    points += _points(checkpoints, counts, family, d)
+                    _add_alphas(report, checkpoints, counts, family, d)
+                report.notes += reading.notes
+            _add_changes(report, by_tokens, family=family, dataset=dataset)
         report.notes = list(dict.fromkeys(report.notes))  # a note that several D share appears once
+        if points:
+            report.tables["points"] = pd.concat(points, ignore_index=True)
+            _draw(report)
         report.headline = _headline(report)
         return report
 
-    def _add_alphas(self, report: Report, runs: Runs, family: str, tokens: float) -> Sizes:
-        """Add the law in size over the checkpoints of one D, if there are several sizes. Return the counts."""
-        reading = read_families(runs, self.k)
-        sizes: Sizes = {}
-        for checkpoints, counts in reading:
-            sizes |= zip(checkpoints.s.tolist(), counts, strict=True)
-            if len(checkpoints.s) < 2:
-                continue
-            for metric, law in laws_by_metric(checkpoints.s, counts).items():
-                keys: dict[str, Any] = {"family": family, "dataset": checkpoints.dataset, "metric": metric, "D": tokens}
-                report.add("alpha", law.alpha, **keys, beside={"R2": law.r2, "sizes": law.sizes})
-        report.notes += reading.notes
-        return sizes
 
-    def _add_changes(self, report: Report, by_tokens: dict[float, Sizes], *, family: str, dataset: str) -> None:
-        """Add the changes of exponents between the two D that are farthest apart and share enough sizes."""
-        found = _widest_pair(by_tokens)
-        if found is None:
-            report.notes.append(
-                f"{family} on {dataset}: no change of exponents is tested, because no two D have {MIN_SIZES} sizes in "
-                "common."
-            )
-            return
-        first, last = found
-        shared = sorted(by_tokens[first].keys() & by_tokens[last].keys())
-        pairs = [(by_tokens[first][s], by_tokens[last][s]) for s in shared]
-        metrics = [CE, *map(rbp_name, pairs[0][0].ks)]
-        sums = [np.stack([a.sums, b.sums], axis=1) for a, b in pairs]
-        ratios = laws(
-            np.array(shared), sums, lambda x: ce_and_neg_log_rbp(x[..., 1, :]) / ce_and_neg_log_rbp(x[..., 0, :])
+def _points(checkpoints: Family, counts: Sequence[DocumentCounts], family: str, d: float) -> Iterator[pd.DataFrame]:
+    """Yield a table of CE and -ln RBP_k for each checkpoint of one D. Values that are not positive are left out."""
+    keys = {"family": family, "dataset": checkpoints.dataset, "D": d}
+    for size, s, size_counts in zip(checkpoints.labels, checkpoints.s, counts, strict=True):
+        y, low, high = y_with_intervals(size_counts)
+        metrics = [CE, *map(rbp_name, size_counts.ks)]
+        rows = pd.DataFrame(keys | {"metric": metrics, "size": size, "S": s, "y": y, "low": low, "high": high})
+        yield rows[np.isfinite(y) & (y > 0)]
+
+
+def _add_alphas(report: Report, checkpoints: Family, counts: Sequence[DocumentCounts], family: str, d: float) -> None:
+    """Add the law in size over the checkpoints of one D, if there are several sizes."""
+    if len(checkpoints.s) < 2:
+        return
+    for metric, law in laws_by_metric(checkpoints.s, counts).items():
+        keys: dict[str, Any] = {"family": family, "dataset": checkpoints.dataset, "metric": metric, "D": d}
+        report.add("alpha", law.alpha, **keys, beside={"R2": law.r2, "sizes": law.sizes})
+
+
+def _add_changes(report: Report, by_tokens: dict[float, Sizes], *, family: str, dataset: str) -> None:
+    """Add the changes of exponents between the two D that are farthest apart and share enough sizes."""
+    found = _widest_pair(by_tokens)
+    if found is None:
+        report.notes.append(
+            f"{family} on {dataset}: no change of exponents is tested, because no two D have {MIN_SIZES} sizes in "
+            "common."
         )
-        for metric, ratio in zip(metrics, ratios, strict=True):
-            if ratio:
-                beside = {"first_D": first, "last_D": last, "sizes": ratio.sizes}
-                keys: dict[str, Any] = {"family": family, "dataset": dataset, "metric": metric}
-                report.add("change", ratio.alpha, **keys, null=0.0, beside=beside)
-
-    def _logged_values(self, rows: pd.DataFrame) -> Iterator[tuple[str, FloatArray]]:
-        """Yield each metric that all checkpoints have, with its values as y (CE or -ln RBP_k), (rows,).
-
-        A metric is left out if a y is not finite and positive.
-        """
-        for metric in (CE, *map(rbp_name, self.k)):
-            if metric in rows and rows[metric].notna().all():
-                logged = rows[metric].to_numpy(np.float64)
-                with np.errstate(divide="ignore"):
-                    y = logged if metric == CE else -np.log(logged)
-                if np.isfinite(y).all() and (y > 0).all():
-                    yield metric, y
+        return
+    first, last = found
+    shared = sorted(by_tokens[first].keys() & by_tokens[last].keys())
+    pairs = [(by_tokens[first][s], by_tokens[last][s]) for s in shared]
+    ks = sorted(set.intersection(*(set(counts.ks) for pair in pairs for counts in pair)))
+    sums = [np.stack([a.select(ks).sums, b.select(ks).sums], axis=1) for a, b in pairs]
+    ratios = laws(np.array(shared), sums, lambda x: ce_and_neg_log_rbp(x[..., 1, :]) / ce_and_neg_log_rbp(x[..., 0, :]))
+    metrics = [CE, *map(rbp_name, ks)]
+    for metric, ratio in zip(metrics, ratios, strict=True):
+        if ratio:
+            beside = {"first_D": first, "last_D": last, "sizes": ratio.sizes}
+            keys: dict[str, Any] = {"family": family, "dataset": dataset, "metric": metric}
+            keys["primary"] = metric == headline_metric(metrics)
+            report.add("change", ratio.alpha, **keys, null=0.0, beside=beside)
 
 
 def _widest_pair(by_tokens: dict[float, Sizes]) -> tuple[float, float] | None:
@@ -207,10 +203,16 @@ def _repeats_checkpoint(rows: pd.DataFrame) -> pd.Series[bool]:
 
 
 def _headline(report: Report) -> str:
-    """Return how often the exponent of CE in size grows or falls over training."""
+    """Say whether, or how often, the exponent of the headline's metric changes over training."""
     if "change" not in report.questions:
         return ""
-    rows = report.frame("change").rename(columns={"change": "change of α"})
-    texts = {"above": "CE's exponent in size grows over training", "below": "CE's exponent in size falls over training"}
-    none = "no change of CE's exponent in size over training was found"
-    return join_clauses(verdict_clause(rows[rows["metric"] == CE], texts, noun="case", none=none, span="change of α"))
+    rows = report.frame("change")
+    metric = headline_metric(rows["metric"])
+    rows = rows[rows["metric"] == metric].rename(columns={"change": "change of α"})
+    exponent = f"{metric_label(metric)}'s exponent in size"
+    texts = {"above": f"{exponent} grows over training", "below": f"{exponent} falls over training"}
+    if len(rows) == 1:
+        texts["undecided"] = f"whether {exponent} changes over training is undecided"
+        return join_clauses(decision_clause(report, "change", metric, texts))
+    none = f"no change of {exponent} over training was found"
+    return join_clauses(verdict_clause(rows, texts, noun="case", none=none, span="change of α"))

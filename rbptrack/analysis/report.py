@@ -424,7 +424,7 @@ def key_text(name: str, value: Any) -> str:
     """
     if value is None or pd.isna(value) or value == "":
         return ""
-    if name == "S":
+    if name in ("S", "D"):
         return compact(float(value))
     if isinstance(value, float):
         return f"{value:g}"

@@ -73,7 +73,7 @@ def test_change_of_multiplicative_checkpoints_is_not_found() -> None:
     frame["ce"] = 30 * size**-0.1 * tokens**-0.1 * noise
     report = Training(k=()).analyze(Runs(frame, RankTables({})))
     assert report.frame("change")["verdict"].tolist() == ["undecided"]
-    assert "(1 undecided)" in report.headline
+    assert "undecided" in report.headline
 
 
 def test_alpha_at_each_number_of_tokens_is_that_of_its_checkpoints() -> None:
@@ -92,10 +92,26 @@ def test_training_does_not_need_names_of_checkpoints() -> None:
     pd.testing.assert_frame_equal(with_names.frame("alpha"), without_names.frame("alpha"))
 
 
-def test_training_of_metric_that_a_checkpoint_lacks_has_no_results_but_a_note() -> None:
+def test_training_compares_the_metrics_that_both_checkpoints_have() -> None:
+    frame = runs_of_checkpoints().frame.drop(columns="name")
+    frame.loc[frame["checkpoint"] == "step1024", "rbp_1"] = None
+    report = Training(k=(1,)).analyze(Runs(frame, RankTables({})))
+    assert report.frame("change")["metric"].tolist() == ["ce"]
+    assert report.frame("change")["last_D"].item() == 1024 * 2048.0
+    assert len(report.tables["points"]) == 2 * 20 - 4
+
+
+def test_training_draws_no_point_if_rbp_is_0() -> None:
+    frame = runs_of_checkpoints().frame.drop(columns="name")
+    frame.loc[frame["checkpoint"] == "step64", "rbp_1"] = 0.0
+    report = Training(k=(1,)).analyze(Runs(frame, RankTables({})))
+    assert len(report.tables["points"]) == 2 * 20 - 4
+
+
+def test_training_leaves_out_checkpoint_without_cross_entropy() -> None:
     report = Training(k=()).analyze(runs_of_checkpoints(3, ce=[1.0, None, *[2.0] * 13]))
-    assert not report.tables
-    assert any("No metric" in note for note in report.notes)
+    assert len(report.tables["points"]) == 14
+    assert any("imported without ranks" in note for note in report.notes)
 
 
 def test_training_fits_one_law_for_each_kind_of_candidates() -> None:
@@ -116,6 +132,12 @@ def test_training_counts_checkpoint_that_has_two_names_once() -> None:
     report = Training(k=(1,)).analyze(Runs(pd.concat([frame, main], ignore_index=True), RankTables({})))
     pd.testing.assert_frame_equal(report.results, Training(k=(1,)).analyze(runs_of_checkpoints()).results)
     assert any("the same checkpoint" in note for note in report.notes)
+
+
+def test_training_tests_the_metric_of_the_headline_alone() -> None:
+    report = Training(k=(1, 2)).analyze(runs_of_checkpoints(rbp_2=0.5))
+    assert report.headline.startswith("Whether RBP_2's")
+    assert report.frame("change").set_index("metric").loc["rbp_2", "tests"] == 1
 
 
 def test_headline_counts_the_families_whose_exponent_grows() -> None:
