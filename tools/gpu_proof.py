@@ -43,7 +43,7 @@ from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine import Transformers, measure, memory
 from rbptrack.models.causal import CausalModel
-from rbptrack.models.device import set_full_precision
+from rbptrack.models.precision import set_full_precision
 from rbptrack.models.splitting import split_model
 from rbptrack.ranks import RankTable
 from rbptrack.scoring import Head, Scorer, Scores

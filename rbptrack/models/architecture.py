@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rbptrack.base.errors import BadInput
-from rbptrack.models.config_file import check_settings
+from rbptrack.models.config_file import check_settings, rope_parts
 from rbptrack.models.from_pretrained import load_part
 from rbptrack.models.gguf_config import MAX_LAYERS, gguf_config
 from rbptrack.models.gguf_file import gguf_path, read_gguf
@@ -81,9 +81,8 @@ def max_sequence_length(config: Any) -> int | None:
     """
     text = text_config(config)
     limits = [getattr(text, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len")]
-    rope = getattr(text, "rope_parameters", None) or {}
-    for rules in (rope, *rope.values()):  # some configs have rules for each type of layer
-        if isinstance(rules, dict) and rules.get("rope_type") == "longrope":
+    for rules in rope_parts(getattr(text, "rope_parameters", None)):
+        if rules.get("rope_type") == "longrope":
             limits.append(rules.get("original_max_position_embeddings") or text.original_max_position_embeddings)
     return min((int(limit) for limit in limits if limit and int(limit) > 0), default=None)
 

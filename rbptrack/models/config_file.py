@@ -14,12 +14,18 @@ from rbptrack.models.checkpoint import local_file
 from rbptrack.sources.model_files import read_json_object
 from rbptrack.sources.pin import Pinned
 
+LOGIT_SCALES = ("logit_scale", "logits_scaling", "lm_head_multiplier", "output_multiplier")
+"""Settings of several architectures that multiply or divide logits."""
+
+LOGIT_SOFTCAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
+"""Settings of several architectures that limit logits."""
+
 _FACTORS = (
     # the part of each head that is rotated with the position
     *("partial_rotary_factor", "rotary_pct"),
     # factors of embeddings, of scores of attention, of each layer's contribution and of logits
     *("embedding_multiplier", "scale_emb", "attention_multiplier", "residual_multiplier", "scale_depth"),
-    *("logits_scaling", "logit_scale", "lm_head_multiplier"),
+    *LOGIT_SCALES,
 )
 """Settings of several architectures that have no effect if they are 1."""
 _EFFECTS = (
@@ -31,7 +37,7 @@ _EFFECTS = (
     *("sliding_window", "sliding_window_pattern", "softmax_scale", "query_pre_attn_scalar"),
     *("attn_logit_softcapping", "attention_logit_cap", "clip_qkv", "qk_ln"),
     # embeddings that are scaled, and logits that are limited
-    *("scale_embedding", "final_logit_softcapping"),
+    *("scale_embedding", *LOGIT_SOFTCAPS),
 )
 """Settings of several architectures. A class without code for one of them would leave it out without a word."""
 _ROPE = ("rope_parameters", "rope_scaling")
@@ -73,8 +79,8 @@ def _contradiction(settings: dict[str, Any], text: Any) -> str:
     names = [name for name in ("num_attention_heads", other) if settings.get(name) is not None]
     if any(settings[name] != settings[names[0]] for name in names):
         return f"config.json sets {' and '.join(f'{name} = {settings[name]}' for name in names)}"
-    stated = [part for key in _ROPE for part in _rope_parts(settings.get(key))]
-    used = _rope_parts(getattr(text, "rope_parameters", None))
+    stated = [part for key in _ROPE for part in rope_parts(settings.get(key))]
+    used = rope_parts(getattr(text, "rope_parameters", None))
     if settings.get(_ROPE[0]) and settings.get(_ROPE[1]) and len({_rope_type(part) for part in stated}) > 1:
         return f"config.json has both {' and '.join(_ROPE)}, with different types"
     if any(_rope_type(part) == "default" and part.get("factor") not in (None, 1) for part in used):
@@ -91,7 +97,7 @@ def _contradiction(settings: dict[str, Any], text: Any) -> str:
     return ""
 
 
-def _rope_parts(rules: Any) -> list[dict[str, Any]]:
+def rope_parts(rules: Any) -> list[dict[str, Any]]:
     """Return the settings of rotary positions, which may stand in one part for each type of layer."""
     if not isinstance(rules, dict):
         return []

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from rbptrack.models.device import float32_products
+from rbptrack.models.precision import float32_products
 
 
 @contextmanager

@@ -11,13 +11,12 @@ from torch import Tensor, nn
 
 from rbptrack.models.architecture import text_config
 from rbptrack.models.backbone import Unmeasurable
+from rbptrack.models.config_file import LOGIT_SCALES, LOGIT_SOFTCAPS
 from rbptrack.models.device import parameter_on_device
 from rbptrack.models.probe import largest_difference
 from rbptrack.models.quantised import is_matrix
 from rbptrack.scoring.head import Head
 
-_SOFTCAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
-_SCALES = ("logit_scale", "logits_scaling", "lm_head_multiplier", "output_multiplier")
 _ROUNDING = 1e-5  # rounding error of float32 logits, as a share of the largest logit
 
 
@@ -47,8 +46,8 @@ def read_head(
         rows = min(rows, num_candidates)
     plain_head = _read_plain_head(output, states, rows)
     # If the logits of the probe are too small to tell softcaps apart, the first one is taken: that of the config.
-    softcaps = [*_config_numbers(config, _SOFTCAPS), None]
-    scales = _config_numbers(config, _SCALES)
+    softcaps = [*_config_numbers(config, LOGIT_SOFTCAPS), None]
+    scales = _config_numbers(config, LOGIT_SCALES)
     scales = [1.0, *scales, *(1 / scale for scale in scales)]
     heads = [replace(plain_head, scale=scale, softcap=softcap) for softcap, scale in product(softcaps, scales)]
     if len(heads) == 1:

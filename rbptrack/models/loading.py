@@ -14,10 +14,11 @@ from rbptrack.config.schema import ModelConfig
 from rbptrack.models.architecture import load_config, model_class
 from rbptrack.models.causal import CausalModel
 from rbptrack.models.checkpoint import check_layers, check_loaded, check_stored_types, model_notes
-from rbptrack.models.device import is_out_of_memory, placement, set_full_precision, torch_device
+from rbptrack.models.device import is_out_of_memory, placement, torch_device
 from rbptrack.models.from_pretrained import call_from_pretrained, failure_reason
 from rbptrack.models.gguf_file import check_gguf_size, check_gguf_tensors, gguf_path, gguf_type, read_gguf
 from rbptrack.models.parameters import count_parameters
+from rbptrack.models.precision import set_full_precision
 from rbptrack.models.quantised import convert_quantised, quantisation_method
 from rbptrack.models.splitting import split_model
 from rbptrack.sources.manifest import reading
