@@ -5,24 +5,18 @@ from __future__ import annotations
 import shlex
 from dataclasses import asdict
 
-from rbptrack.base.formatting import counted, short_path
+from rbptrack.base.formatting import counted
 from rbptrack.cli.options import Experiment, OutputFormat, TrackingUri
 from rbptrack.console.output import print_json, print_problem, print_text, program_name
 
 
 def sync(tracking_uri: TrackingUri = "", experiment: Experiment = "", format_: OutputFormat = "text") -> int:
     """Deliver measurements that wait on this disk to the tracking store."""
-    from rbptrack.tracking import Delivery, Outbox, Store
+    from rbptrack.tracking import Outbox, Store
 
     store = Store(tracking_uri, experiment)
     outbox = Outbox(store)
-    deliveries = outbox.deliver_waiting()
-    for folder in outbox.folders_without_address():
-        error = (
-            "its file store.json, which names the store, is missing or damaged. Measure it again: "
-            "the same command then delivers the measurement"
-        )
-        deliveries.append(Delivery(short_path(folder), "", error))
+    deliveries = [*outbox.deliver_waiting(), *outbox.without_address()]
     elsewhere = outbox.count_waiting_elsewhere()
     failed = [delivery for delivery in deliveries if delivery.error]
     if format_ == "json":

@@ -23,12 +23,7 @@ _NOT_IN_NAMES = str.maketrans(dict.fromkeys("/:.%\"'", "_"))  # MLflow refuses n
 
 
 class LoggedModels:
-    """The LoggedModels of the measurements of one experiment. A caller of its methods must hold the store's lock.
-
-    Args:
-        experiment: the experiment.
-
-    """
+    """The LoggedModels of the measurements of one experiment. A caller of its methods must hold the store's lock."""
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
@@ -39,13 +34,8 @@ class LoggedModels:
 
         If an earlier process was interrupted while it created the LoggedModel, this method completes it.
 
-        Args:
-            measurement: the measurement.
-            run_id: the measurement's run, which becomes the source run of a new LoggedModel.
-
-        Returns:
-            The ID, or None if the server is too old for LoggedModels.
-
+        The measurement's run becomes the source run of a new LoggedModel. The result is None if the server is too old
+        for LoggedModels.
         """
         from mlflow.entities import LoggedModelStatus
         from mlflow.exceptions import MlflowException
@@ -62,7 +52,7 @@ class LoggedModels:
                     order_by=[{"field_name": "creation_time", "ascending": True}],
                     max_results=1,
                 )
-                model = models[0] if models else self._create(measurement, run_id)
+                model = models[0] if models else self._create(measurement, run_id, key)
                 if model.status != LoggedModelStatus.READY:
                     client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
             except MlflowException as error:
@@ -72,8 +62,8 @@ class LoggedModels:
         self._ids[key] = str(model.model_id)
         return self._ids[key]
 
-    def _create(self, measurement: Measurement, run_id: str) -> LoggedModel:
-        """Create a LoggedModel. Its status is PENDING."""
+    def _create(self, measurement: Measurement, run_id: str, key: str) -> LoggedModel:
+        """Create a LoggedModel with a key from `_model_hash`. Its status is PENDING."""
         from mlflow.utils.mlflow_tags import MLFLOW_MODEL_IS_EXTERNAL
 
         names = [name for name, part in PARTS.items() if part.of_model]
@@ -84,7 +74,7 @@ class LoggedModels:
             self._experiment.find_or_create(),
             name=_model_name(measurement),
             source_run_id=run_id,
-            tags=tags | {Tag.LOGGED_MODEL: _model_hash(measurement), MLFLOW_MODEL_IS_EXTERNAL: "true"},
+            tags=tags | {Tag.LOGGED_MODEL: key, MLFLOW_MODEL_IS_EXTERNAL: "true"},
             params={name: params[name] for name in names if name in params},
             model_type="causal language model",
         )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from rbptrack.measurement.document import TAG_PREFIX
 
+VIEW_KEY = "rbptrack"
+"""The name under which the address of MLflow's page opens the saved view."""
+
 
 class Kind:
     """Values of the tag `rbptrack.kind`."""
@@ -30,6 +33,8 @@ class Tag:
     COLOURS = TAG_PREFIX + "colours"  # tag of an experiment: the colour of each dataset's runs (JSON)
     WRITER = TAG_PREFIX + "writer"  # `Connection.lock_name` of the process that began the run
     NOTE = "mlflow.note.content"  # the description on MLflow's page
+    VIEW = f"mlflow.sharedViewState.{VIEW_KEY}"  # tag of an experiment: the saved view
+    COLOUR = "mlflow.runColor"  # the colour of a run on MLflow's page
 
 
 PICTURE_FILE = "rank_distribution.png"

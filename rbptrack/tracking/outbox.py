@@ -23,7 +23,7 @@ from rbptrack.base.errors import (
     first_line,
 )
 from rbptrack.base.files import read_regular, sha256, sync, sync_tree, write_whole
-from rbptrack.base.formatting import counted
+from rbptrack.base.formatting import counted, short_path
 from rbptrack.config.paths import cells_folder, mlruns_folder
 from rbptrack.measurement.files import RECORD_FILE, SEAL_FILE
 from rbptrack.measurement.record import MeasurementRecord, parse_measurement, read_measurement, read_record, record_seal
@@ -167,9 +167,13 @@ class Outbox:
         """Return the folders of finished measurements that wait for this store."""
         return [folder for folder in _finished_folders() if _read_address(folder) == self._store_address]
 
-    def folders_without_address(self) -> list[Path]:
-        """Return the folders of finished measurements whose file with the store's address is missing or damaged."""
-        return [folder for folder in _finished_folders() if _read_address(folder) is None]
+    def without_address(self) -> list[Delivery]:
+        """Return the finished measurements whose file with the store's address is missing or damaged."""
+        error = (
+            f"its file {STORE_FILE}, which names the store, is missing or damaged. Measure or import it again: "
+            "the same command then delivers the measurement"
+        )
+        return [Delivery(short_path(folder), "", error) for folder in _finished_folders() if not _read_address(folder)]
 
     def count_waiting_elsewhere(self) -> dict[tuple[str, str], int]:
         """Count the finished measurements in mlruns/cells that wait for other stores, by address and experiment."""

@@ -89,7 +89,7 @@ class Store(StoreReader):
             Tag.KIND: Kind.MEASUREMENT,
             Tag.SEAL: seal,
             Tag.NOTE: describe_measurement(measurement),
-            view.COLOUR: self._choose_colours([measurement.dataset])[measurement.dataset],
+            Tag.COLOUR: self._choose_colours([measurement.dataset])[measurement.dataset],
         }
         with writer.run(record.title, tags, record.began, record.ended) as run:
             run_id: str = run.run_id
@@ -159,7 +159,7 @@ class Store(StoreReader):
                     elif tag in run.data.tags:
                         client.delete_tag(run_id, tag)
                 client.set_tag(run_id, Tag.NOTE, describe_measurement(new))
-                client.set_tag(run_id, view.COLOUR, self._choose_colours([new.dataset])[new.dataset])
+                client.set_tag(run_id, Tag.COLOUR, self._choose_colours([new.dataset])[new.dataset])
                 client.update_run(run_id, name=new.title)
                 lines.append(f"{old.title} -> {new.title}")
         return lines
@@ -231,8 +231,8 @@ class Store(StoreReader):
             list(self.finished_runs())
         with self.connection.write_lock():
             experiment_id = self.measurements.find_or_create()
-            previous = self.measurements.tags.get(view.TAG, "")
-            self.measurements.set_tag(view.TAG, view.view_tag(self.metric_names, previous))
+            previous = self.measurements.tags.get(Tag.VIEW, "")
+            self.measurements.set_tag(Tag.VIEW, view.view_tag(self.metric_names, previous))
         return view.view_address(experiment_id)
 
     def _choose_colours(self, datasets: Iterable[str], *, always: bool = False) -> dict[str, str]:

@@ -14,10 +14,9 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-KEY = "rbptrack"
-NAME = "CE and RBP_k"
-TAG = f"mlflow.sharedViewState.{KEY}"
-COLOUR = "mlflow.runColor"
+from rbptrack.tracking.names import VIEW_KEY
+
+_NAME = "CE and RBP_k"
 _MAX_TAG_LENGTH = 20_000  # largest number of characters in the tag of an experiment
 _PALETTE = (
     "#0072b2",
@@ -35,7 +34,7 @@ _PALETTE = (
 
 def view_address(experiment_id: str) -> str:
     """Return the end of the address of the view, which follows the address of the server."""
-    options = f"workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey={KEY}"
+    options = f"workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey={VIEW_KEY}"
     return f"#/experiments/{experiment_id}/runs?{options}"
 
 
@@ -62,7 +61,7 @@ def view_tag(metrics: Collection[str], previous: str = "") -> str:
     if previous_view.get("state") == packed_state:
         return previous
     view = {
-        "name": NAME,
+        "name": _NAME,
         "createdAt": previous_view.get("createdAt", now),
         "updatedAt": now,
         "state": packed_state,

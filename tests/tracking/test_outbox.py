@@ -268,7 +268,8 @@ def test_deliver_waiting_ignores_a_folder_whose_address_is_a_fifo(store: Store, 
     folder = write_cell()
     os.mkfifo(folder / "store.json")
     assert Outbox(store).deliver_waiting() == []
-    assert Outbox(store).folders_without_address() == [folder]
+    (fault,) = Outbox(store).without_address()
+    assert folder.name in fault.name
 
 
 def test_deliver_waiting_removes_folders_that_were_delivered(store: Store, write_cell: WriteCell) -> None:
