@@ -75,7 +75,7 @@ class Authors(Importer):
         vocab_sizes = {}
         texts = read_pairs(self.sizes, "model", "vocab_size", option="sizes", optional=True)
         for model, text in texts.items():
-            number = str(whole_number(text, rounded=False))
+            number = str(whole_number(text, with_letters=False))
             if not number.isdecimal() or len(number) > 10 or not 1 <= int(number) <= _MAX_VOCAB:
                 raise BadInput(
                     f"{self.sizes}, {model}: vocab_size must be a whole number from 1 to {_MAX_VOCAB:,}; "

@@ -94,13 +94,13 @@ def _parse_finite(text: str) -> float:
     return value
 
 
-def whole_number(value: object, *, rounded: bool = True) -> object:
+def whole_number(value: object, *, with_letters: bool = True) -> object:
     """Convert a text such as `18,915,328`, `1.9e7` or `19M` to a whole number. Return any other value unchanged.
 
     Args:
         value: a value from a file.
-        rounded: whether to accept K, M, B and T for thousands, millions, billions and trillions. Pass False for numbers
-            that must be exact, such as |V|.
+        with_letters: whether to accept K, M, B and T for thousands, millions, billions and trillions. Pass False for
+            numbers that must be exact, such as |V|.
 
     """
     if not isinstance(value, str):
@@ -109,7 +109,7 @@ def whole_number(value: object, *, rounded: bool = True) -> object:
     if _WITH_COMMAS.fullmatch(text):
         return int(text.replace(",", ""))
     with_unit = _WITH_UNIT.fullmatch(text)
-    if with_unit is None or (with_unit[3] and not rounded):
+    if with_unit is None or (with_unit[3] and not with_letters):
         return value
     digits, exponent, letter = with_unit.groups()
     number = Decimal(digits) * (10 ** int(exponent) if exponent else _FACTORS[letter.lower()])

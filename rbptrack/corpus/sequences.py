@@ -14,7 +14,8 @@ import pandas as pd
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, SequenceRule
-from rbptrack.corpus.tokens import IntArray, Tokens, num_covering, text_prefix, token_texts
+from rbptrack.corpus.tokens import Tokens, num_covering, text_prefix, token_texts
+from rbptrack.ranks import IntArray
 from rbptrack.ranks.near_copies import near_copy_names
 
 if TYPE_CHECKING:

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import psutil
 
 from rbptrack.base.errors import BadInput, first_line, is_panic
 from rbptrack.corpus.chat import Conversation, render_conversation
 from rbptrack.corpus.documents import Document, texts_hash
+from rbptrack.ranks import IntArray
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-IntArray = npt.NDArray[Any]
 _BATCH_DOCUMENTS = 64  # largest number of documents of a batch; the tokenizer's threads share them
 _BATCH_CHARACTERS = 1_000_000  # largest number of characters of a batch of several documents, to limit its memory
 # Memory that tokenising takes per byte of UTF-8: 160 to 200 bytes were measured, and 290 if each byte is a token.

@@ -293,7 +293,7 @@ def _to_number(name: str, value: object) -> object:
     if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
         return f"{value} (not a number)"
     if dtype == "Int64" or name in _ROUNDED_COUNTS:
-        return whole_number(value, rounded=name in _ROUNDED_COUNTS)
+        return whole_number(value, with_letters=name in _ROUNDED_COUNTS)
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:

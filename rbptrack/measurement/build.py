@@ -22,7 +22,6 @@ from rbptrack.measurement.document import PARTS, Measurement, by_k
 from rbptrack.measurement.files import DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE
 from rbptrack.measurement.parts import MAX_TEXT_LENGTH, Result
 from rbptrack.ranks import COLUMNS, COUNTED_COLUMNS, RankHistogram, RankSums, RankTable, log_grid
-from rbptrack.ranks.near_copies import note_on_near_copies
 from rbptrack.stats.documents import covariance, influences
 from rbptrack.stats.sums import ce_and_rbp
 
@@ -53,7 +52,7 @@ def from_ranks(
     described = {name: value for name, value in description.items() if name not in _DETERMINED}
     fields = {**described, **known, **results_of_ranks(sums, groups), "notes": join_notes(notes)}
     if groups and not description.get("group"):
-        fields["notes"] = join_notes([note_on_near_copies(groups), *notes])
+        fields["notes"] = join_notes([_note_on_near_copies(groups), *notes])
     return Measurement.model_validate(fields)
 
 
@@ -267,3 +266,11 @@ def check_ranks(piece: RankTable, last_document: int = -1, num_documents: int | 
     if (np.diff(piece.column("position"))[np.diff(document) == 0] <= 0).any():
         raise RbptrackError(f"{RANKS_FILE}: positions must rise within a document")
     return int(document[-1])
+
+
+def _note_on_near_copies(groups: Sequence[str]) -> str:
+    """Return a sentence that says how many documents are distinct."""
+    return (
+        f"{len(groups):,} documents, {len(set(groups)):,} distinct: exact and near copies of a document count as one "
+        "in intervals (dataset.group=FIELD names other groups)"
+    )

@@ -9,7 +9,7 @@ shingles is compared: those with the smallest hashes (Broder 1997, "On the resem
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -67,14 +67,6 @@ def near_copies_in(ranks: RankTable) -> list[str]:
     if (token < 0).any() or (token == token[:1]).all() or not np.array_equal(documents, np.arange(len(documents))):
         return []
     return near_copy_names(token, np.bincount(index))
-
-
-def note_on_near_copies(groups: Sequence[str]) -> str:
-    """Return a sentence that says how many documents are distinct."""
-    return (
-        f"{len(groups):,} documents, {len(set(groups)):,} distinct: exact and near copies of a document count as one "
-        "in intervals (dataset.group=FIELD names other groups)"
-    )
 
 
 def near_copy_groups(token: IntArray, lengths: IntArray) -> IntArray:

@@ -4,15 +4,13 @@ from rbptrack.reporting.analyses import Analysis, run_analyzers
 from rbptrack.reporting.comparison import comparison_report
 from rbptrack.reporting.page import render
 from rbptrack.reporting.paper import describe_measured, describe_methods, latex_table, save_latex
-from rbptrack.reporting.reading import MAX_TOKENS, render_reading
+from rbptrack.reporting.reading import render_reading
 from rbptrack.reporting.save import save_figures, save_report
-from rbptrack.reporting.tables import ResultsTable, report_metrics, results_tables, table_text
+from rbptrack.reporting.tables import table_text
 from rbptrack.reporting.terminal import print_report, print_summary, print_unreadable
 
 __all__ = [
-    "MAX_TOKENS",
     "Analysis",
-    "ResultsTable",
     "comparison_report",
     "describe_measured",
     "describe_methods",
@@ -22,8 +20,6 @@ __all__ = [
     "print_unreadable",
     "render",
     "render_reading",
-    "report_metrics",
-    "results_tables",
     "run_analyzers",
     "save_figures",
     "save_latex",

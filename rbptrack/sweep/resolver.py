@@ -64,13 +64,23 @@ class Resolver:
             chat_template=template_hash,
             reference_commit=reference.identity if reference else "",
         )
-        description |= served.facts() if served else {}
+        if served is not None:
+            description |= served.facts()
         description["sweep"] = config.sweep
         description["forced"] = config.force
         description["dataset_commit"] = texts.identity
         description["tokenizer_commit"] = tokenizer.identity if config.model.tokenizer else ""
         return Cell(
-            config, weights, tokenizer, texts, reference, reference_tokenizer, served, template, description, notes
+            config=config,
+            weights=weights,
+            tokenizer=tokenizer,
+            texts=texts,
+            reference=reference,
+            reference_tokenizer=reference_tokenizer,
+            served=served,
+            template=template,
+            description=description,
+            notes=notes,
         )
 
     def _look_up_once(self, key: tuple[str, ...], look_up: Callable[[], _T]) -> _T:
