@@ -266,12 +266,9 @@ def _exponent_layers(laws: pd.DataFrame, largest_k: int, k: alt.Parameter) -> li
         base.transform_filter(datum.metric == "ce").mark_rule(strokeDash=[5, 4], clip=True).encode(y, tooltip=tooltip)
     )
     rbp_laws = base.transform_filter(datum.metric == "rbp").encode(x)
-    band = (
-        rbp_laws.transform_filter(
-            expr.isValid(datum.band_low) & (datum.band_low >= lowest) & (datum.band_high <= highest)
-        )
-        .mark_area(fillOpacity=0.16, clip=True)
-        .encode(alt.Y("band_low:Q", **vertical), alt.Y2("band_high"))
+    # The band has no filter of its own: Vega would connect the k around a row that is left out by straight lines.
+    band = rbp_laws.mark_area(fillOpacity=0.16, clip=True, aria=False).encode(
+        alt.Y("band_low:Q", **vertical), alt.Y2("band_high")
     )
     k_line = (
         rbp_laws.transform_filter(datum.k == k).mark_rule(size=1).encode(alt.ColorValue(FAINT), alt.OpacityValue(1))

@@ -139,6 +139,15 @@ def test_explorer_axis_of_exponents_holds_0_and_the_band() -> None:
     assert high > 0.6
 
 
+def test_explorer_draws_the_band_of_every_k_even_if_it_leaves_the_axis(tmp_path: Path) -> None:
+    """Without the k whose band is too wide, Vega would draw a narrow band between its neighbours."""
+    points, laws = law_tables(datasets=("wiki",))
+    laws.loc[laws["k"] == 10, ["band_low", "band_high"]] = -50.0, 50.0
+    text = charts.save(explorer(points, laws), tmp_path / "x.svg").read_text()
+    [area] = re.findall(r'class="mark-area[^>]*>(?:<path[^>]*>)*?<path[^>]*? d="([^"]*)"', text)
+    assert len(re.findall("[ML]", area)) == 2 * len(KS)
+
+
 def test_explorer_has_three_panels_for_each_dataset(tmp_path: Path) -> None:
     datasets = ("first", "second", "third", "fourth")
     path = charts.save(explorer(*law_tables(datasets=datasets)), tmp_path / "x.svg")
