@@ -63,7 +63,6 @@ class Connection:
         self._timeout = config.timeout
         self._closed = threading.Event()
         self._lock = threading.Lock()
-        self._num_active = 0  # requests that wait for an answer
         self._is_away = False
         self._headers = {}
         key = os.environ.get(config.key_variable, "")
@@ -79,14 +78,11 @@ class Connection:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections when no other thread waits for an answer. No request is tried again."""
+        """Close the connections, each when no thread waits for its answer. No request is tried again."""
+        self._closed.set()
         with self._lock:
-            self._closed.set()
-            if not self._num_active:
-                self._close_clients()
+            while self._idle:
+                self._idle.pop().close()
 
     def ask(self, model: str, ids: Sequence[int], *, entries: int = 0, deadline: float = 0) -> dict[str, Any]:
         """Return the server's response to a prompt, with the ranks and log-probabilities of its tokens.
@@ -124,23 +120,8 @@ class Connection:
             MeasurementError: there was no answer before the deadline.
 
         """
-        with self._lock:
-            if self._closed.is_set():
-                raise MeasurementError(f"the connection to {self.address} is closed")
-            self._num_active += 1
-        try:
-            return self._request(path, body, deadline)
-        finally:
-            with self._lock:
-                self._num_active -= 1
-                if self._closed.is_set() and not self._num_active:
-                    self._close_clients()
-
-    def _close_clients(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
-
-    def _request(self, path: str, body: Mapping[str, Any] | None, deadline: float) -> dict[str, Any]:
+        if self._closed.is_set():
+            raise MeasurementError(f"the connection to {self.address} is closed")
         ends = time.monotonic() + deadline
         pause = _FIRST_PAUSE
         while True:
@@ -235,7 +216,10 @@ class Connection:
             yield client
         finally:
             with self._lock:
-                self._idle.append(client)
+                if self._closed.is_set():
+                    client.close()
+                else:
+                    self._idle.append(client)
 
     def _count_loss(self) -> None:
         with self._lock:

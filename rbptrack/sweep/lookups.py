@@ -62,27 +62,17 @@ def own_template_hash(model: str, pinned: Pinned) -> str:
 
 
 @cache
-def vocab_size(weights: Pinned) -> int:
-    """Return |V|, the number of a model's logits."""
+def config_limits(weights: Pinned) -> tuple[int, int]:
+    """Return |V|, the number of a model's logits, and its maximum length of sequences in tokens, or 0 for no limit."""
 
     def read_config() -> str:
-        from rbptrack.models.architecture import vocab_size
+        from rbptrack.models.architecture import max_sequence_length, vocab_size
 
-        return str(vocab_size(architecture(weights)))
+        config = architecture(weights)
+        return f"{vocab_size(config)} {max_sequence_length(config) or 0}"
 
-    return int(_on_disk("vocabularies", weights, read_config))
-
-
-@cache
-def max_sequence_length(weights: Pinned) -> int:
-    """Return the maximum length of a model's sequences in tokens, or 0 for no limit."""
-
-    def read_config() -> str:
-        from rbptrack.models.architecture import max_sequence_length
-
-        return str(max_sequence_length(architecture(weights)) or 0)
-
-    return int(_on_disk("lengths", weights, read_config))
+    num_logits, max_length = _on_disk("limits", weights, read_config).split()
+    return int(num_logits), int(max_length)
 
 
 @cache

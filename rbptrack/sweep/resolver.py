@@ -18,7 +18,7 @@ from rbptrack.sources.manifest import ManifestFile, pin_file
 from rbptrack.sources.pin import Pinned, pin_dataset, pin_model, pin_tokenizer
 from rbptrack.sources.server import ServedModel, find_served_model
 from rbptrack.sweep.cells import Cell
-from rbptrack.sweep.lookups import max_sequence_length, own_template_hash, tokenizer_rules, vocab_size
+from rbptrack.sweep.lookups import config_limits, own_template_hash, tokenizer_rules
 
 _T = TypeVar("_T")
 
@@ -121,7 +121,8 @@ class Resolver:
 
     def _find_served(self, config: Config, weights: Pinned) -> ServedModel:
         key = ("server", repr(config.model), weights.identity)
-        return self._look_up_once(key, lambda: find_served_model(config.model, config.engine, vocab_size(weights)))
+        vocab_size, _ = config_limits(weights)
+        return self._look_up_once(key, lambda: find_served_model(config.model, config.engine, vocab_size))
 
     def _shorten_sequences(
         self, config: Config, weights: Pinned, reference: Pinned | None, served: ServedModel | None
@@ -133,9 +134,9 @@ class Resolver:
         dataset = config.dataset
         if not dataset.shorten:
             return config, ()
-        limits = [(max_sequence_length(weights), "the model")]
+        limits = [(config_limits(weights)[1], "the model")]
         if config.reference is not None and reference is not None:
-            limits.append((max_sequence_length(reference), f"the reference {config.reference.name}"))
+            limits.append((config_limits(reference)[1], f"the reference {config.reference.name}"))
         if served is not None:
             limits.append((served.max_length, "the server"))
         length, reader = min((limit for limit in limits if limit[0]), default=(0, ""))
