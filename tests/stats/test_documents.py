@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 from scipy import stats
 
-from rbptrack.ranks import DocumentCounts
+from rbptrack.ranks import DocumentCounts, FloatArray
 from rbptrack.stats import MIN_UNITS, Sums, ce_and_rbp, cross_entropy, estimate, neg_log_rbp, neg_log_rbp_over_ce, rbp
 from rbptrack.stats.documents import (
     covariance,
@@ -19,7 +22,9 @@ from rbptrack.stats.documents import (
 )
 
 
-def counts_of(tokens, nats, hits=None, ks=(1,)):
+def counts_of(
+    tokens: ArrayLike, nats: ArrayLike, hits: ArrayLike | None = None, ks: Sequence[int] = (1,)
+) -> DocumentCounts:
     """Return the counts of documents with these tokens, nats and hits at each k; without `hits`, there are none."""
     tokens = np.asarray(tokens)
     if hits is None:
@@ -27,7 +32,7 @@ def counts_of(tokens, nats, hits=None, ks=(1,)):
     return DocumentCounts(tuple(ks), np.arange(len(tokens)), tokens, np.asarray(nats), np.asarray(hits))
 
 
-def random_counts(documents):
+def random_counts(documents: int) -> DocumentCounts:
     """Return counts at k = 1 and k = 10 of documents that differ in length and in their share of hits."""
     rng = np.random.default_rng(0)
     tokens = rng.integers(50, 200, documents)
@@ -53,7 +58,7 @@ def test_estimate_of_mean_has_its_standard_error() -> None:
     assert number.se == pytest.approx(values.std(ddof=1) / np.sqrt(40))
 
 
-def change_without_document(counts, document):
+def change_without_document(counts: DocumentCounts, document: int) -> FloatArray:
     """Return the change of -ln RBP_k at each k if a document is left out."""
     other_counts = counts.take(np.arange(len(counts.tokens)) != document)
     return neg_log_rbp(counts.sums.sum(axis=0)) - neg_log_rbp(other_counts.sums.sum(axis=0))
@@ -99,7 +104,7 @@ def test_in_groups_adds_sums_of_documents_in_order_of_first_documents() -> None:
 
 
 @pytest.mark.parametrize("documents", [1, 2, MIN_UNITS - 1])
-def test_estimate_of_fewer_than_5_documents_has_no_error(documents):
+def test_estimate_of_fewer_than_5_documents_has_no_error(documents: int) -> None:
     number = estimate(random_counts(documents), cross_entropy)
     assert np.isfinite(number.value)
     assert np.isnan([number.half_width(), number.p(), number.se]).all()

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
+from rbptrack.ranks import FloatArray
 from rbptrack.stats import Law, bend_text, fit, fit_floor, forecast
 
 S = np.geomspace(1e6, 1e9, 8)
 
 
-def law_of(y, noise=0.0, seed=0, s=S) -> Law:
+def law_of(y: FloatArray, noise: float = 0.0, seed: int = 0, s: FloatArray = S) -> Law:
     """Return the law of values y, (m,). Normal noise with this standard deviation is added to ln y."""
     return fit(s, y * np.exp(np.random.default_rng(seed).normal(0, noise, len(s))))
 
 
-def with_floor(s, e=1.0):
+def with_floor(s: FloatArray, e: float = 1.0) -> FloatArray:
     return e + 20 * s**-0.2
 
 
-def broken(s):
+def broken(s: FloatArray) -> FloatArray:
     """Return values with an exponent of 0.05 up to S = 3e7, and of 0.2 above."""
     x = np.log(s / 3e7)
     return np.exp(-0.05 * np.minimum(x, 0) - 0.2 * np.maximum(x, 0))
@@ -89,7 +93,7 @@ def test_law_that_bends_downward_has_no_floor_and_no_forecast_with_few_sizes() -
 
 
 @pytest.mark.parametrize("law_at", [lambda s: 20 * s**-0.2, with_floor])
-def test_forecast_of_exact_law_is_its_value(law_at) -> None:
+def test_forecast_of_exact_law_is_its_value(law_at: Callable[[Any], Any]) -> None:
     predicted = forecast(law_of(law_at(S[:6]), s=S[:6]), 1e10)
     assert predicted is not None
     truth = np.log(law_at(1e10))
@@ -132,7 +136,7 @@ def test_forecast_covers_a_law_with_a_floor(times: float) -> None:
     covered = 0
     for seed in range(30):
         predicted = forecast(law_of(with_floor(S), noise=0.005, seed=seed), s)
-        truth = np.log(with_floor(s)) + rng.normal(0, 0.005)
+        truth = float(np.log(with_floor(s))) + rng.normal(0, 0.005)
         covered += predicted is not None and predicted.low <= truth <= predicted.high
     assert covered >= 26
 

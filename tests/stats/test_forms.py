@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from rbptrack.base.errors import BadInput
+from rbptrack.ranks import FloatArray
 from rbptrack.stats import forms
 
 S = np.geomspace(1e5, 1e10, 8)
 
 
-def points_with_floor(e, sigma=0.01, sizes=8):
+def points_with_floor(e: float, sigma: float = 0.01, sizes: int = 8) -> tuple[FloatArray, FloatArray]:
     """Return sizes s and values y near the law y = e + 20 s^-0.2, both (sizes,).
 
     Normal noise with the standard deviation sigma is added to ln y.
@@ -100,7 +101,7 @@ def test_aicc_of_one_more_point_than_parameters_is_infinite() -> None:
         "",
     ],
 )
-def test_check_form_refuses_all_but_arithmetic_of_parameters_and_sizes(text):
+def test_check_form_refuses_all_but_arithmetic_of_parameters_and_sizes(text: str) -> None:
     with pytest.raises(BadInput):
         forms.check_form(text)
 
@@ -118,7 +119,7 @@ def test_fit_form_refuses_unknown_training_tokens() -> None:
         forms.fit_form("A*D**-alpha", s, y, np.full(8, np.nan))
 
 
-def test_fit_form_refuses_form_that_takes_too_many_evaluations(monkeypatch):
+def test_fit_form_refuses_form_that_takes_too_many_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forms, "_MAX_EVALUATIONS", 1000)
     s, y = points_with_floor(0.3)
     with pytest.raises(BadInput, match="1,000"):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rbptrack.ranks import DocumentCounts
+from rbptrack.ranks import DocumentCounts, FloatArray
 from rbptrack.stats import (
     cross_entropy,
     fit,
@@ -27,7 +27,7 @@ from rbptrack.stats.sums import TOTALS
 S = np.geomspace(1e5, 1e9, 6)
 
 
-def points_near_law(sigma=0.05, sizes=6, seed=0):
+def points_near_law(sigma: float = 0.05, sizes: int = 6, seed: int = 0) -> tuple[FloatArray, FloatArray]:
     """Return sizes s and values y near the law y = 10 s^-0.2, both (sizes,).
 
     Normal noise with the standard deviation sigma is added to ln y.
@@ -36,7 +36,7 @@ def points_near_law(sigma=0.05, sizes=6, seed=0):
     return s, 10 * s**-0.2 * np.exp(np.random.default_rng(seed).normal(0, sigma, sizes))
 
 
-def counts_of_sizes(sizes, documents=40, hardness_sd=0.0):
+def counts_of_sizes(sizes: FloatArray, documents: int = 40, hardness_sd: float = 0.0) -> list[DocumentCounts]:
     """Return the counts of each size s on the same documents. Their laws are CE = 8 s^-0.1 and -ln RBP_1 = 9 s^-0.15.
 
     The hardness of a document multiplies its CE and its -ln RBP_1 at all sizes by the same random factor. The logarithm
@@ -53,13 +53,13 @@ def counts_of_sizes(sizes, documents=40, hardness_sd=0.0):
     return counts
 
 
-def influences_of_equal_lengths(u):
+def influences_of_equal_lengths(u: FloatArray) -> list[DocumentInfluences]:
     """Return the influences u on ln y at each size, (m, documents), as those of documents of equal length."""
     return [DocumentInfluences(size_u, np.full(len(size_u), 1 / len(size_u))) for size_u in u]
 
 
 @given(st.floats(-1, 1), st.floats(0.1, 100), st.integers(2, 9))
-def test_fit_recovers_exact_law(alpha, a, sizes):
+def test_fit_recovers_exact_law(alpha: float, a: float, sizes: int) -> None:
     s = np.geomspace(1e4, 1e9, sizes)
     law = fit(s, a * s**-alpha)
     assert law.alpha.value == pytest.approx(alpha, abs=1e-9)
@@ -328,7 +328,7 @@ def test_ks_with_enough_misses_are_those_of_every_model() -> None:
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 4])
-def test_interval_of_alpha_covers_if_models_of_one_size_share_a_deviation(seeds):
+def test_interval_of_alpha_covers_if_models_of_one_size_share_a_deviation(seeds: int) -> None:
     """The counts of the models of one size are added; `seeds` is their number.
 
     A model's deviation from the law is the sum of its own deviation and of one that all models of its size share.

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rbptrack.ranks import DocumentCounts
+from rbptrack.ranks import DocumentCounts, FloatArray, IntArray
 from rbptrack.stats import (
     Estimate,
+    Law,
     Row,
     cross_entropy,
     estimate,
@@ -30,7 +31,7 @@ S = np.geomspace(1e6, 1e9, 5)
 X = np.log(S) - np.log(S).mean()
 
 
-def random_documents(rng, documents=50):
+def random_documents(rng: np.random.Generator, documents: int = 50) -> tuple[IntArray, FloatArray]:
     """Return the number of tokens and the slope of each document, both (documents,).
 
     Between the mean and the largest ln S, ln CE of a document grows by its slope, in addition to the family's law.
@@ -38,7 +39,14 @@ def random_documents(rng, documents=50):
     return rng.integers(50, 500, documents), rng.normal(0, 0.1, documents)
 
 
-def counts_of_family(rng, tokens, slope, alpha=0.1, sign=1.0, s=S):
+def counts_of_family(
+    rng: np.random.Generator,
+    tokens: IntArray,
+    slope: FloatArray,
+    alpha: float = 0.1,
+    sign: float = 1.0,
+    s: FloatArray = S,
+) -> list[DocumentCounts]:
     """Return the counts of each size s of a family: CE falls as S^-alpha, and each document adds sign * slope."""
     x = np.log(s) - np.log(s).mean()
     documents = len(tokens)
@@ -50,13 +58,14 @@ def counts_of_family(rng, tokens, slope, alpha=0.1, sign=1.0, s=S):
     return counts
 
 
-def law_of_family(rng, tokens, slope, sign=1.0):
+def law_of_family(rng: np.random.Generator, tokens: IntArray, slope: FloatArray, sign: float = 1.0) -> Law:
     """Return the law of CE in the sizes `S` of the family that `counts_of_family` simulates."""
     [law] = laws(S, counts_of_family(rng, tokens, slope, sign=sign), cross_entropy)
+    assert law is not None
     return law
 
 
-def alpha_weights(s):
+def alpha_weights(s: FloatArray) -> FloatArray:
     """Return the weights of ln y in the exponent of the least-squares law over the sizes s, (sizes,)."""
     x = np.log(s) - np.log(s).mean()
     return -x / (x @ x)
@@ -72,7 +81,7 @@ def test_paired_difference_on_same_documents_equals_joint_jackknife() -> None:
     [law_b] = laws(sizes_b, counts_b, cross_entropy)
     sums = np.stack([counts.sums for counts in (*counts_a, *counts_b)], axis=1).reshape(len(tokens), -1)
 
-    def difference_of_slopes(totals):
+    def difference_of_slopes(totals: FloatArray) -> FloatArray:
         ln_ce = np.log(totals[..., 1::2] / totals[..., 0::2])
         return ln_ce[..., : len(S)] @ alpha_weights(S) - ln_ce[..., len(S) :] @ alpha_weights(sizes_b)
 
