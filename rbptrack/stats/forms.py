@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -125,24 +125,6 @@ def power_law_aicc(s: FloatArray, y: FloatArray) -> float:
     return aicc(float(residuals @ residuals), len(s), 3)
 
 
-def _least_squares(residual: Callable[[Any], FloatArray], starts: Iterable[Any]) -> tuple[Any, Any]:
-    """Fit by lmfit's least squares from several starting points. Return the minimizer and the result of the best fit.
-
-    Args:
-        residual: a function that takes lmfit's Parameters and returns the residuals, (n,).
-        starts: the starting points, as lmfit's Parameters.
-
-    """
-    import lmfit  # imported only if a form is fitted, because the import takes 0.5 s
-
-    fits = []
-    for start in starts:
-        minimizer = lmfit.Minimizer(residual, start)
-        with np.errstate(all="ignore"):
-            fits.append((minimizer, minimizer.minimize(method="leastsq")))
-    return fits[first_smallest([max(float(result.chisqr), EXACT) for _, result in fits])]
-
-
 def check_form(text: str) -> list[str]:
     """Return the names of the parameters of a form, in the order in which they appear.
 
@@ -193,11 +175,17 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
         raise _refused(text, "D, the training tokens, is not known for every model")
     if len(y) < len(names) + 2:
         raise _refused(text, f"{len(names)} parameters need at least {len(names) + 2} sizes; there are {len(y)}")
+    import lmfit  # imported only if a form is fitted, because the import takes 0.5 s
+
     ln_y = np.log(y)
     form = _make_form(text, {"S": np.asarray(s, dtype=np.float64), "D": d})
     try:
-        starts = _starts(form, text, names, y)
-        minimizer, best = _least_squares(lambda p: _residuals(form(p.valuesdict()), ln_y), starts)
+        fits = []
+        for start in _starts(form, text, names, y):
+            minimizer = lmfit.Minimizer(lambda p: _residuals(form(p.valuesdict()), ln_y), start)
+            with np.errstate(all="ignore"):
+                fits.append((minimizer, minimizer.minimize(method="leastsq")))
+        minimizer, best = fits[first_smallest([max(float(result.chisqr), EXACT) for _, result in fits])]
         if np.abs(best.residual).max() >= _NOT_POSITIVE:
             raise _refused(text, "the fit does not converge from any starting point")
     except TimeoutError as error:

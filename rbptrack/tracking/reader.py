@@ -127,11 +127,10 @@ class StoreReader(Artifacts):
 
         """
         frame = self._frame(run_ids)
-        if run_ids is not None:
-            if not len(frame):
-                raise BadInput(
-                    f"the tracking store {self.shown_address} has none of the {len(run_ids)} runs with these IDs"
-                )
+        if run_ids is not None and not len(frame):
+            raise BadInput(
+                f"the tracking store {self.shown_address} has none of the {len(run_ids)} runs with these IDs"
+            )
         if not len(frame):
             raise self.no_measurement_error()
         ordered = frame.sort_values(["family", "non_embedding_params", "dataset"], kind="stable", na_position="last")
