@@ -135,7 +135,9 @@ def _translate_word(word: str, choices: Choices) -> str:
     if key == "reference":
         prefixed_key = "+model@reference"
     if key in GROUP_BY_KEY:
-        return f"{prefixed_key}={','.join(map(quote, choices.select(key, split_list(value))))}"
+        match = _VALUES.fullmatch(value)
+        names = split_list(match["values"] if match else value)
+        return f"{prefixed_key}={','.join(map(quote, choices.select(key, names)))}"
     key_type = key_types().get(key)
     if get_origin(key_type) is list:  # `a,b` is one list, not two values to sweep over
         return f"{prefixed_key}=[{','.join(map(quote, split_list(value)))}]"

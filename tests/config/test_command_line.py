@@ -27,6 +27,11 @@ def test_read_command_line_leaves_hydras_flags_launchers_and_sweepers_to_hydra(w
     assert read_command_line(["model=nano/6k", word]).for_hydra
 
 
+@pytest.mark.parametrize("value", ["nano/6k,nano/15k", "choice(nano/6k,nano/15k)", "nano/6k,nano/1*,!nano/115k"])
+def test_models_may_be_a_list_patterns_or_a_choice(value: str) -> None:
+    assert [config.model.size for config in compose([f"model={value}"])] == ["6k", "15k"]
+
+
 def test_read_command_line_keeps_a_choice_of_hydras_grammar() -> None:
     assert read_command_line(["model.seed=choice(1,2)"]).overrides == ["model.seed=choice(1,2)"]
 
