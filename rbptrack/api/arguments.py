@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-import numpy as np
 import pandas as pd
 
 from rbptrack.base.errors import BadInput, nearest, suggestion
@@ -52,12 +51,6 @@ def names_keywords(function: Callable[P, T]) -> Callable[P, T]:
         return function(*args, **kwargs)
 
     return call
-
-
-def list_ks(k: Any) -> list[Any]:
-    """Return one or several k as a list. Integers of numpy become those of Python; the config refuses wrong values."""
-    values = list(k) if isinstance(k, Iterable) and not isinstance(k, str | bytes) else [k]
-    return [int(value) if isinstance(value, np.integer) else value for value in values]
 
 
 def list_patterns(name: str, value: str | Sequence[str]) -> list[str]:

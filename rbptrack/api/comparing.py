@@ -9,13 +9,13 @@ import pandas as pd
 from rbptrack.analysis.rank_store import RankStore
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Runs
-from rbptrack.api.arguments import list_ks, names_keywords
+from rbptrack.api.arguments import names_keywords
 from rbptrack.api.loggable import LoggableMeasurement
 from rbptrack.api.stored import with_themed_figures
 from rbptrack.base.errors import BadInput
 from rbptrack.measurement.files import DOCUMENTS_FILE
 from rbptrack.ranks import RankTable
-from rbptrack.ranks.names import HEADLINE_KS
+from rbptrack.ranks.names import HEADLINE_KS, check_ks
 from rbptrack.reporting import comparison_report
 from rbptrack.tracking import Store
 
@@ -59,7 +59,7 @@ def compare(
         first, second = pair.row(a), pair.row(b)
     else:
         raise BadInput("compare takes two results of measure, or two names of measurements in the store")
-    report, _ = comparison_report(pair, first, second, list_ks(k))
+    report, _ = comparison_report(pair, first, second, check_ks(k))
     return with_themed_figures(report)
 
 

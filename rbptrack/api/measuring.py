@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rbptrack.api.arguments import list_ks, list_texts, names_keywords
+from rbptrack.api.arguments import list_texts, names_keywords
 from rbptrack.api.loggable import LoggableMeasurement
 from rbptrack.api.served import find_served, measure_served
 from rbptrack.base.errors import BadInput
@@ -24,6 +24,7 @@ from rbptrack.config.schema import Config, SequenceRule
 from rbptrack.measurement.describe import describe
 from rbptrack.measurement.record import MeasurementRecord
 from rbptrack.ranks import RankTable
+from rbptrack.ranks.names import check_ks
 from rbptrack.sweep.loaded import measure_loaded
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def make_config(
         {
             "model": {**model, "dtype": dtype, **(origin or {"path": _IN_MEMORY})},
             "dataset": {**texts, "files": [_IN_MEMORY], "split": "all"},
-            "k": {"values": list_ks(k)},
+            "k": {"values": check_ks(k)},
             "engine": {"batch_tokens": batch_tokens},
         }
     )

@@ -12,13 +12,13 @@ from rbptrack.analysis.filters import Filters
 from rbptrack.analysis.plugin import make_plugin
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Runs
-from rbptrack.api.arguments import list_ks, list_patterns, names_keywords
+from rbptrack.api.arguments import list_patterns, names_keywords
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import write_whole
 from rbptrack.console.output import print_problem
 from rbptrack.discovery import ANALYZERS, find_plugins, run_analyzer
 from rbptrack.figures.charts import themed
-from rbptrack.ranks.names import HEADLINE_KS
+from rbptrack.ranks.names import HEADLINE_KS, check_ks
 from rbptrack.reporting import render, run_analyzers
 from rbptrack.reporting.vega import show_without_network
 from rbptrack.stats.laws import laws_by_metric
@@ -91,7 +91,7 @@ def laws(runs: Runs, k: int | Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
     """
     _check_runs(runs)
     rows = []
-    for family, counts in read_families(runs, list_ks(k), min_sizes=2):
+    for family, counts in read_families(runs, check_ks(k), min_sizes=2):
         for metric, law in laws_by_metric(family.s, counts).items():
             low, high = law.alpha.interval()
             exponent = {"alpha": law.alpha.value, "low": low, "high": high}

@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 import typer
 
-from rbptrack.base.errors import RbptrackError
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import format_number, short_path
 from rbptrack.cli.options import ExtraPage, Ks, PaperWidth, Selection, parse_ks, select_all, with_selection
@@ -135,17 +134,12 @@ def _write_pages(pair: Runs, analysis: Analysis, out: Path, *, title: str, comma
 
     Returns lines that name the files.
     """
-    from rbptrack.reporting import render, render_reading
+    from rbptrack.reporting import render_with_texts
 
     reading_file = out.with_name(f"{out.stem}-read.html")
-    link = ""
-    lines = []
-    try:
-        reading_page, _ = render_reading(pair, command=command)
+    link = quote(os.fsencode(reading_file.name))  # a file name may hold bytes that are not UTF-8
+    page, reading_page, problem = render_with_texts(pair, [analysis], command=command, reading=link, title=title)
+    if reading_page:
         write_whole(reading_file, reading_page)
-        link = quote(os.fsencode(reading_file.name))  # a file name may hold bytes that are not UTF-8
-        lines.append(f"texts    {short_path(reading_file)}")
-    except RbptrackError as error:
-        lines.append(f"no reading page: {error}")
-    write_whole(out, render(pair, [analysis], title=title, command=command, reading=link))
-    return [*lines, f"page     {short_path(out)}"]
+    write_whole(out, page)
+    return [problem or f"texts    {short_path(reading_file)}", f"page     {short_path(out)}"]

@@ -54,8 +54,14 @@ def report(
     from rbptrack.analysis.plugin import make_plugin_with_ks
     from rbptrack.console.progress import spinner
     from rbptrack.discovery import ANALYZERS, find_plugins
-    from rbptrack.reporting import describe_methods, print_summary, print_unreadable, render, run_analyzers
-    from rbptrack.tracking.names import READING_FILE
+    from rbptrack.reporting import (
+        describe_methods,
+        print_summary,
+        print_unreadable,
+        render,
+        render_with_texts,
+        run_analyzers,
+    )
 
     plugins = find_plugins(ANALYZERS, plugins_path)
     ks = parse_ks(k, smallest=0)
@@ -69,10 +75,8 @@ def report(
     with spinner(f"analysing {len(runs)} measurements"):
         analyses = run_analyzers(runs, chosen)
     print_summary(analyses)
-    reading_page = _render_reading_page(runs)
     filters = selection.options()
-    reading_link = READING_FILE if reading_page else ""
-    page = render(runs, analyses, command=command_line(), reading=reading_link, filters=filters)
+    page, reading_page, _ = render_with_texts(runs, analyses, command=command_line(), filters=filters)
     address = _save_report(selection, runs, analyses, page, reading_page)
     if out is not None:
         if reading_page:  # users send this file to others, so it has no link to the page with the texts
@@ -153,16 +157,6 @@ def _print_help_of_analyzer(name: str, analyzer: type[Analyzer]) -> None:
         print_text("")
         rows = [{"option": f"{option.name}=", "default": option.default, "meaning": option.help} for option in options]
         print_table(pd.DataFrame(rows), wrap=True)
-
-
-def _render_reading_page(runs: Runs) -> str:
-    """Return the page that shows the texts, or an empty text if the measurements keep no texts."""
-    from rbptrack.reporting import render_reading
-
-    try:
-        return render_reading(runs, command=command_line())[0]
-    except RbptrackError:
-        return ""
 
 
 def _save_report(selection: Selection, runs: Runs, analyses: Sequence[Analysis], page: str, reading: str = "") -> str:

@@ -2,7 +2,7 @@
 
 from rbptrack.reporting.analyses import Analysis, run_analyzers
 from rbptrack.reporting.comparison import comparison_report
-from rbptrack.reporting.page import render
+from rbptrack.reporting.page import render, render_with_texts
 from rbptrack.reporting.paper import describe_measured, describe_methods, latex_table, save_latex
 from rbptrack.reporting.reading import render_reading
 from rbptrack.reporting.save import save_figures, save_report
@@ -20,6 +20,7 @@ __all__ = [
     "print_unreadable",
     "render",
     "render_reading",
+    "render_with_texts",
     "run_analyzers",
     "save_figures",
     "save_latex",

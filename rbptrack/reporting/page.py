@@ -19,13 +19,14 @@ import pandas as pd
 
 import rbptrack
 from rbptrack.analysis import Report, Runs, Term
-from rbptrack.base.errors import first_line
+from rbptrack.base.errors import RbptrackError, first_line
 from rbptrack.base.formatting import compact, counted, estimate_text, listed, plain_json, short_hash
 from rbptrack.console.output import print_problem
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw
 from rbptrack.ranks import HEADLINE_KS, rbp_name
 from rbptrack.reporting.analyses import Analysis, first_sentences, leading
+from rbptrack.reporting.reading import render_reading
 from rbptrack.reporting.tables import (
     KEYS,
     ResultsTable,
@@ -35,6 +36,7 @@ from rbptrack.reporting.tables import (
 )
 from rbptrack.reporting.templates import compress_text, families_and_datasets, load_template
 from rbptrack.reporting.vega import vega_script
+from rbptrack.tracking.names import READING_FILE
 
 _MAX_PLAIN_CSV = 20_000  # bytes of a table. The page holds larger tables compressed
 _MAX_LINK = 100_000  # bytes of a compressed table. Larger tables are only in the store
@@ -100,6 +102,32 @@ def render(
         vega=vega,
         no_vega=no_vega,
     )
+
+
+def render_with_texts(
+    runs: Runs, analyses: Sequence[Analysis], *, command: str, reading: str = READING_FILE, **options: Any
+) -> tuple[str, str, str]:
+    """Render analyses as an HTML page, and the reading page that it links to.
+
+    Args:
+        runs: the measurements that were analysed.
+        analyses: the analyses, as `run_analyzers` returns them.
+        command: the command line that made the pages.
+        reading: the address of the reading page, relative to the page.
+        **options: further arguments of `render`.
+
+    Returns:
+        The page, the reading page, and an empty text. If the measurements keep no texts, the page has no link, the
+        reading page is empty, and the last text says why.
+
+    """
+    reading_page, problem = "", ""
+    try:
+        reading_page = render_reading(runs, command=command)[0]
+    except RbptrackError as error:
+        problem = f"no reading page: {error}"
+    page = render(runs, analyses, command=command, reading=reading if reading_page else "", **options)
+    return page, reading_page, problem
 
 
 def _lead_values(lead: Analysis | None) -> dict[str, Any]:

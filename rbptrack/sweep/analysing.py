@@ -15,7 +15,6 @@ from rbptrack.console.progress import spinner
 from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.sweep.outcomes import Failed, Found, Measured, Outcome
 from rbptrack.tracking import Store
-from rbptrack.tracking.names import READING_FILE
 
 
 def analyse(
@@ -51,13 +50,9 @@ def analyse(
         analyses = reporting.run_analyzers(runs, analyzers)
     print_text("")
     reporting.print_summary(analyses)
-    reading_page = ""
-    try:
-        reading_page = reporting.render_reading(runs, command=command)[0]
-    except RbptrackError as error:  # the measurements keep no texts
-        print_text(f"no reading page: {error}")
-    reading_link = READING_FILE if reading_page else ""
-    page = reporting.render(runs, analyses, command=command, reading=reading_link, filters={"sweep": name})
+    page, reading_page, problem = reporting.render_with_texts(runs, analyses, command=command, filters={"sweep": name})
+    if problem:
+        print_text(problem)
     params = {
         "k": ",".join(map(str, ks)),
         "cells": len(outcomes),

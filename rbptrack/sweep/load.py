@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rbptrack.config.schema import Candidates, ModelConfig
@@ -101,20 +99,10 @@ class Loader:
         finally:
             self.seconds[part] = self.seconds.get(part, 0) + time.perf_counter() - began
 
-    def prepare(self, cell: Cell, *, tokenise: bool) -> None:
-        """Begin to prepare a later cell while this process measures another one.
-
-        The operating system reads the local files of the weights into its page cache, as far as memory is free. The
-        texts are tokenized in a thread if `tokenise`. Errors are left to the loading of the cell.
-        """
-        weights = (cell.weights, cell.reference) if cell.served is None else ()
-        for pinned in filter(None, weights):
-            for file in pinned.files:
-                with suppress(OSError):
-                    _read_ahead(file.path)
-        if tokenise:
-            self._preparation = threading.Thread(target=self._tokenise_ahead, args=[cell], daemon=True)
-            self._preparation.start()
+    def prepare(self, cell: Cell) -> None:
+        """Tokenize the texts of a later cell in a thread. Errors are left to the loading of the cell."""
+        self._preparation = threading.Thread(target=self._tokenise_ahead, args=[cell], daemon=True)
+        self._preparation.start()
 
     def _tokenise_ahead(self, cell: Cell) -> None:
         with suppress(Exception):
@@ -213,17 +201,6 @@ class Loader:
         reference_entries, _ = choose_candidates(architecture, tokenizer, Candidates.tokenizer)
         num_shared_entries = min(model_entries, reference_entries)
         return replace(settings, num_reference_candidates=num_candidates, num_shared_entries=num_shared_entries)
-
-
-def _read_ahead(path: Path) -> None:
-    """Ask the operating system to read a file into its page cache. Returns at once."""
-    if not hasattr(os, "posix_fadvise"):  # macOS
-        return
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_WILLNEED)
-    finally:
-        os.close(file)
 
 
 class _LastModel:

@@ -37,7 +37,7 @@ def measure_cells(
 ) -> Iterator[tuple[int, Outcome]]:
     """Measure cells one after the other. At the end, print where the time went.
 
-    While one cell is measured, the files and texts of the next are prepared.
+    While one cell is measured on a GPU, the texts of the next are tokenized.
 
     Args:
         cells: the cells, by number.
@@ -71,7 +71,7 @@ def measure_cell(
         loader: loads models and texts. Pass one loader for several cells, because it keeps what it has loaded.
         deliver: if this or `deliver` in the cell's configuration is false, the store is neither read nor written, and
             the measurement stays on disk.
-        next_cell: a cell that is measured after this one. Its files and texts are prepared meanwhile.
+        next_cell: a cell that is measured after this one. On a GPU, its texts are tokenized meanwhile.
 
     """
     from rbptrack.sweep.load import Loader
@@ -185,9 +185,8 @@ def _measure(cell: Cell, store: Store, loader: Loader, next_cell: Cell | None) -
     began = time.time()
     failure_file(cell).unlink(missing_ok=True)
     engine, corpus, fields = _make_engine(cell, loader)
-    if next_cell is not None:
-        # On a CPU, tokenizing would take the cores from the model.
-        loader.prepare(next_cell, tokenise=str(fields.get("device")).startswith("cuda"))
+    if next_cell is not None and str(fields.get("device")).startswith("cuda"):
+        loader.prepare(next_cell)  # on a CPU, tokenizing would take the cores from the model
     check_unchanged(cell.files)
     cell.folder.mkdir(exist_ok=True)
     Outbox(store).write_address(cell.folder)

@@ -60,7 +60,7 @@ def test_prepared_texts_are_those_of_the_next_cell(configs: Configs) -> None:
     this_cell, next_cell = (resolve(config) for config in configs("model=nano/6k", "dataset=pydocs,stdlib"))
     loader = Loader()
     loader.load(this_cell)
-    loader.prepare(next_cell, tokenise=True)
+    loader.prepare(next_cell)
     _, corpus = loader.load(next_cell)
     _, expected = Loader().load(next_cell)
     assert corpus.token.tolist() == expected.token.tolist()
@@ -72,6 +72,6 @@ def test_errors_of_a_cell_that_is_prepared_are_raised_when_it_is_loaded(configs:
     loader = Loader()
     loader.load(this_cell)
     (folder / "model.safetensors").unlink()
-    loader.prepare(next_cell, tokenise=True)
+    loader.prepare(next_cell)
     with pytest.raises(BadInput):
         loader.load(next_cell)
