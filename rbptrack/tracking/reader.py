@@ -102,18 +102,11 @@ class StoreReader(Artifacts):
 
     def find_all(self, fingerprints: Collection[str]) -> dict[str, str]:
         """Return the IDs of the newest finished runs by fingerprint. A fingerprint without a run is left out."""
-        run_ids: dict[str, str] = {}
         if len(fingerprints) <= _MAX_SINGLE_SEARCHES:
-            for fingerprint in fingerprints:
-                run_id = self.find(fingerprint)
-                if run_id:
-                    run_ids[fingerprint] = run_id
+            run_ids = {fingerprint: self.find(fingerprint) or "" for fingerprint in fingerprints}
         else:
-            for run in self.measurements.search(_FINISHED):  # newest first
-                fingerprint = run.data.tags.get(FINGERPRINT_TAG, "")
-                if fingerprint in fingerprints:
-                    run_ids.setdefault(fingerprint, run.info.run_id)
-        return run_ids
+            run_ids = {run.data.tags.get(FINGERPRINT_TAG, ""): run.info.run_id for run in self.finished_runs()}
+        return {fingerprint: run_ids[fingerprint] for fingerprint in fingerprints if run_ids.get(fingerprint)}
 
     def runs(self, filters: Filters = NO_FILTERS, *, run_ids: Sequence[str] | None = None) -> Runs:
         """Return finished measurements. Of several runs with one fingerprint, only the newest is used.
