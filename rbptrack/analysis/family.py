@@ -256,7 +256,10 @@ def read_families(runs: Runs, read: Any, *, min_sizes: int = 1) -> Reading[Any]:
         min_sizes: the smallest number of sizes of a family. Families with fewer readable sizes are left out.
 
     """
-    return Reading(runs, read if callable(read) else _count_reader(runs, check_ks(read)), min_sizes)
+    if callable(read):
+        return Reading(runs, read, min_sizes)
+    ks = check_ks(read)
+    return Reading(runs, lambda family, run_id: runs.document_counts(run_id, family.usable_ks(ks)), min_sizes)
 
 
 def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], T]) -> tuple[dict[str, T] | None, list[str]]:
@@ -333,13 +336,6 @@ def comparable_families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family]
                 notes.append(f"{family}: {listed(with_several_runs)}. The runs of a size are summed into one point.")
             comparable.append(family)
     return comparable, notes
-
-
-def _count_reader(runs: Runs, ks: Sequence[int]) -> Callable[[Family, str], DocumentCounts]:
-    def load(family: Family, run_id: str) -> DocumentCounts:
-        return runs.document_counts(run_id, family.usable_ks(ks))
-
-    return load
 
 
 def _sum_by_group(value: Any, runs: Runs, run_id: str) -> Any:
