@@ -213,7 +213,7 @@ def column_names(path: Path) -> set[str]:
         else:
             rows = load_json(path, finite=False)
             names = list(rows[0]) if isinstance(rows, list) and rows and isinstance(rows[0], dict) else []
-    except (BadInput, OSError, ValueError):  # pyarrow's errors are of these types
+    except (BadInput, OSError, ValueError):  # pyarrow raises ArrowInvalid, a ValueError, for a damaged file
         return set()
     return {_column_name(name) for name in names}
 

@@ -24,7 +24,10 @@ def sum_by(groups: Sequence[Any] | npt.NDArray[Any], values: npt.NDArray[Any]) -
 
 
 def first_of_group(document: IntArray, groups: Sequence[Any]) -> IntArray:
-    """Return, for each document (documents,), the number of the first document of its group. document: the numbers."""
+    """Return the number of the first document of each document's group, (documents,).
+
+    `document` holds the numbers of the documents, (documents,).
+    """
     first, group = np.unique(np.asarray(groups), return_index=True, return_inverse=True)[1:]
     return np.asarray(document[first][group])
 

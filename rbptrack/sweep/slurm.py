@@ -66,9 +66,9 @@ class Slurm:
         """
         fingerprints = [cell.fingerprint for cell in cells.values()]
         _refuse_running_array(self.folder, fingerprints)
-        planner = Planner(
-            GPU_SPEED if any("gpu" in f"{option}={value}" for option, value in self.options.items()) else None
-        )
+        # The expected times, by which cells are grouped into jobs, are those of a GPU if an option asks for one.
+        uses_gpu = any("gpu" in f"{option}={value}" for option, value in self.options.items())
+        planner = Planner(GPU_SPEED if uses_gpu else None)
         jobs, readable_cells = write_jobs(cells, report_outcome, self.folder, planner, max_jobs=_max_array_size())
         if not jobs:
             return

@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from plugins.reproduction import Reproduction
+from plugins.reproduction import PAPER_PROTOCOL, Reproduction
 from plugins.reproduction.published import published_in_k, published_in_size
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsSizes, example_runs
+from rbptrack.config.compose import compose
 from rbptrack.figures.charts import save
 from rbptrack.ranks import RankTable, log_grid
 from tests.rank_tables import rank_table
@@ -146,3 +147,8 @@ class TestContract(NeedsSizes):
         size_of = dict(zip(sorted(runs["non_embedding_params"]), published_sizes, strict=True))
         sizes = runs["non_embedding_params"].map(size_of)
         return Runs(runs.frame.drop(columns="name").assign(size=sizes), runs.store)
+
+
+def test_settings_of_the_paper_are_those_of_its_protocol() -> None:
+    (config,) = compose(["model=pythia/70m", "dataset=wiki", "protocol=paper"])
+    assert (config.dataset.sequence.value, config.dataset.seq_len, config.rank.value) == PAPER_PROTOCOL
