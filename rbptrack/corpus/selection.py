@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from rbptrack.base.errors import BadInput
 from rbptrack.base.tables import Row
 from rbptrack.config.schema import DatasetConfig, Sampling
 from rbptrack.corpus import rows
 from rbptrack.corpus.fields import check_fields, named_columns, passes_filters
 from rbptrack.sources import hub
 from rbptrack.sources.cache import writable_folder
-from rbptrack.sources.dataset_files import check_listed, split_names
+from rbptrack.sources.dataset_files import split_names
 from rbptrack.sources.pin import Pinned, check_file_is_whole, has_known_ending, needed_files
 
 _SHUFFLE_BUFFER = 10_000  # documents; not configurable, because it decides which documents a seed selects
@@ -49,9 +50,9 @@ def read_selected_rows(config: DatasetConfig, pinned: Pinned) -> Iterable[Row]:
     }
     builder = datasets.load_dataset_builder(**arguments)
     if revision is None:  # of a repository online, `datasets` checks that the files are its own
-        names = split_names(builder, config.split, location)
-        if pinned.revision is None:
-            check_listed(names, [file.name for file in pinned.files], location)
+        unlisted = set(split_names(builder, config.split, location)) - {file.name for file in pinned.files}
+        if pinned.revision is None and unlisted:
+            raise BadInput(f"{location}/{min(unlisted)} is new since the folder was hashed. Start the command again")
     files, csv_options = _readable_files(builder, config.split)
     if files:
         return _rows_of_files(files, csv_options, config, pinned, draw=draws_from_all_rows)

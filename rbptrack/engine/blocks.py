@@ -63,7 +63,10 @@ class Blocks:
         folder.mkdir(parents=True, exist_ok=True)
         self._check_corpus()
         self.sections = _sections(corpus.lengths)
-        self._order = np.concatenate([_sort_by_length(corpus.lengths, section) for section in self.sections])
+        order = []
+        for section in self.sections:  # by falling length; sequences of equal length stay in the order of the text
+            order.append(section.start + np.argsort(-corpus.lengths[section.start : section.stop], kind="stable"))
+        self._order: IntArray = np.concatenate(order)
         self.saved = list(self._find_saved())
 
     def batches(self, batch_tokens: int) -> Iterator[tuple[range, Batch]]:
@@ -171,9 +174,3 @@ def _sections(lengths: IntArray) -> list[range]:
         sections.append(range(begin, end))
         begin = end
     return sections
-
-
-def _sort_by_length(lengths: IntArray, section: range) -> IntArray:
-    """Return the sequences of a section by falling length. Sequences of equal length stay in the order of the text."""
-    order: IntArray = section.start + np.argsort(-lengths[section.start : section.stop], kind="stable")
-    return order

@@ -95,7 +95,8 @@ class Collector:
         future = self._thread.submit(self._place, sequences, batch.target_index.numpy(), columns, copied)
         self._waiting.append((len(batch), future))
         placed = 0
-        while self._waiting and (self._waiting[0][1].done() or self._waiting_tokens > _WAITING_TOKENS):
+        waiting_tokens = sum(tokens for tokens, _ in self._waiting)
+        while self._waiting and (self._waiting[0][1].done() or waiting_tokens - placed > _WAITING_TOKENS):
             placed += self._wait_for_oldest()
         return placed
 
@@ -118,10 +119,6 @@ class Collector:
         """Write all scores that were added to disk. Call this before the measurement is given up."""
         self._thread.submit(self._write_block).result()
         self._thread.submit(self._wait_for_block).result()
-
-    @property
-    def _waiting_tokens(self) -> int:
-        return sum(tokens for tokens, _ in self._waiting)
 
     def _wait_for_oldest(self) -> int:
         tokens, future = self._waiting.popleft()

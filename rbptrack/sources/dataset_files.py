@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +95,3 @@ def split_names(builder: Any, split: str, location: str) -> list[str]:
         check_inside(name, source)
         names.append(name)
     return names
-
-
-def check_listed(names: Iterable[str], listed: Iterable[str], location: str) -> None:
-    """Raise BadInput if files of a folder are read that were not there when the folder was hashed."""
-    unlisted = set(names) - set(listed)
-    if unlisted:
-        raise BadInput(f"{location}/{min(unlisted)} is new since the folder was hashed. Start the command again")
