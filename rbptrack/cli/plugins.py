@@ -77,13 +77,8 @@ def new(
 
 def _check_plugin_name(name: str, folder_names: Sequence[str]) -> None:
     """Raise BadInput if `name` is not allowed as the name of a plugin."""
-    if not name.isidentifier():
+    if not name.isidentifier() or name.startswith("_") or keyword.iskeyword(name) or name in folder_names:
         raise BadInput(
-            f"{name}: the name of a plugin must consist of letters, digits and _, and begin with a letter, such as "
-            "my_law"
-        )
-    if name.startswith("_") or keyword.iskeyword(name) or name in folder_names:
-        raise BadInput(
-            f"{name}: the name of a plugin must not begin with _, and must not be a keyword of Python or the name of "
-            "a folder of plugins. Give another name, such as my_law"
+            f"{name}: the name of a plugin must consist of letters, digits and _, and begin with a letter. It must not "
+            "be a keyword of Python or the name of a folder of plugins. Give another name, such as my_law"
         )
