@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ from rbptrack.analysis.family import comparable_families
 from rbptrack.analysis.rank_store import RankTables, WithoutRanks
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import BadInput
+from rbptrack.ranks import RankTable
 from rbptrack.stats import Sums
 from tests.rank_tables import rank_table
 
@@ -29,7 +32,7 @@ CONDITIONS = {
 }
 
 
-def row(size: int, **columns):
+def row(size: int, **columns: object) -> dict[str, object]:
     """Return the row of a run of the family nano with `size` thousand parameters. `columns` replace its values."""
     family = columns.get("family", "nano")
     names = {"run_id": f"r{size}", "family": family, "size": f"{size}k", "model": f"{family}-{size}k"}
@@ -37,14 +40,14 @@ def row(size: int, **columns):
     return CONDITIONS | names | parameters | columns
 
 
-def runs_of(*rows, tables=None):
+def runs_of(*rows: dict[str, object], tables: dict[str, RankTable] | None = None) -> Runs:
     """Return `Runs` of the rows. `tables` are the rank tables by run ID; by default, each table has 4 tokens."""
     if tables is None:
         tables = {run["run_id"]: rank_table([1, 2, 5, 1], documents=2) for run in rows}
     return Runs(pd.DataFrame(rows), RankTables(tables))
 
 
-def names_and_labels(*rows, min_sizes=1):
+def names_and_labels(*rows: dict[str, object], min_sizes: int = 1) -> Any:
     """Return the name and the labels of the sizes of each family of these rows, and the notes."""
     all_families, notes = comparable_families(runs_of(*rows), min_sizes=min_sizes)
     return [(family.name, family.labels) for family in all_families], notes
@@ -84,7 +87,7 @@ def test_comparable_families_sorts_sizes_by_parameters() -> None:
         ("num_tokens", 999),
     ],
 )
-def test_comparable_families_separates_runs_that_differ_in_a_condition(column, value):
+def test_comparable_families_separates_runs_that_differ_in_a_condition(column: str, value: object) -> None:
     rows = [row(6), row(15), row(38), row(115, **{column: value}), row(311, **{column: value})]
     [(first_name, first_labels), (second_name, second_labels)], notes = names_and_labels(*rows)
     assert first_labels == ["6k", "15k", "38k"]
@@ -273,7 +276,7 @@ def test_read_families_leaves_out_family_with_too_few_readable_sizes() -> None:
 def test_read_families_reads_one_family_at_a_time() -> None:
     read_ids = []
 
-    def load(family, run_id):
+    def load(family: Family, run_id: str) -> Any:
         read_ids.append(run_id)
         return Sums(np.arange(2), np.ones((2, 1)))
 
@@ -291,14 +294,14 @@ def test_read_families_leaves_out_run_without_a_column_and_names_it() -> None:
 
 def test_read_families_adds_user_defined_sums_of_seeds_and_of_groups() -> None:
     class TablesWithGroups(RankTables):
-        def groups(self, run_id):
+        def groups(self, run_id: str) -> Any:
             return ["x", "x"]
 
     table = rank_table([1, 2, 5, 1], documents=2)
     rows = [row(6, run_id="a", groups=1), row(6, run_id="b", groups=1, model="nano-6k-seed1")]
     runs = Runs(pd.DataFrame(rows), TablesWithGroups({"a": table, "b": table}))
 
-    def load(family, run_id):
+    def load(family: Family, run_id: str) -> Any:
         return Sums(np.arange(2), np.array([[2.0, 1.0], [2.0, 4.0]]))
 
     [(_, [sums])] = read_families(runs, load)
@@ -321,7 +324,7 @@ def test_read_families_of_imported_metrics_reads_their_k_and_notes_the_missing_e
 
 
 def test_read_families_leaves_out_family_without_ranks_and_names_it() -> None:
-    def load(family, run_id):
+    def load(family: Family, run_id: str) -> None:
         raise WithoutRanks
 
     reading = read_families(runs_of_imported_metrics(), load)
@@ -340,7 +343,9 @@ def test_read_families_leaves_out_family_without_ranks_and_names_it() -> None:
         ({"dataset": "code"}, False),
     ],
 )
-def test_comparable_with_needs_same_texts_candidates_and_sequences(columns, comparable):
+def test_comparable_with_needs_same_texts_candidates_and_sequences(
+    columns: dict[str, object], comparable: bool
+) -> None:
     rows = [row(6), row(6, run_id="o", family="gpt", **columns)]
     gpt, nano = sorted(comparable_families(runs_of(*rows))[0], key=lambda family: family.name)
     assert gpt.comparable_with(nano) == comparable
@@ -367,6 +372,6 @@ def test_family_models_count_further_seeds() -> None:
 
 
 @pytest.mark.parametrize("ks", [[0], ["x"], [1.5], None])
-def test_read_families_refuses_ks_that_are_not_positive_whole_numbers(ks):
+def test_read_families_refuses_ks_that_are_not_positive_whole_numbers(ks: Any) -> None:
     with pytest.raises(BadInput):
         list(read_families(example_runs(documents=5), ks))

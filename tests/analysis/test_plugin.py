@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pydantic import Field, PositiveInt, SecretBytes, SecretStr
 
-from rbptrack.analysis import Analyzer, BadInput, Report
+from rbptrack.analysis import Analyzer, BadInput, Report, Runs
 from rbptrack.analysis.plugin import make_plugin, make_plugin_from_words, plugin_options, plugin_summary
 from rbptrack.base.secrets import without_password
 
@@ -25,7 +25,7 @@ class Sample(Analyzer):
     unit: Literal["a", "b"] = "a"
     deep: bool = False
 
-    def analyze(self, runs):
+    def analyze(self, runs: Runs) -> Report:
         return Report({})
 
 

@@ -22,11 +22,13 @@ from rbptrack.stats.sums import only_totals
 from tests.rank_tables import MemoryRankStore, rank_table
 
 
-def row(run_id="a1", family="nano", size="6k", dataset="wiki", **columns):
+def row(
+    run_id: str = "a1", family: str = "nano", size: str = "6k", dataset: str = "wiki", **columns: object
+) -> dict[str, object]:
     return {"run_id": run_id, "family": family, "size": size, "model": f"{family}-{size}", "dataset": dataset} | columns
 
 
-def runs_of(*rows, tables=None):
+def runs_of(*rows: dict[str, object], tables: dict[str, RankTable] | None = None) -> Runs:
     """Return `Runs` of the rows. `tables` are the rank tables by run ID."""
     return Runs(pd.DataFrame(rows), RankTables(tables or {}))
 
@@ -39,17 +41,17 @@ class GroupedRankStore(RankStore):
 
     """
 
-    def __init__(self, groups_of_run):
+    def __init__(self, groups_of_run: Any) -> None:
         self.groups_of_run = groups_of_run
 
-    def ranks(self, run_id, columns=None):
+    def ranks(self, run_id: str, columns: Any = None) -> Any:
         return rank_table([1, 3, 2, 1, 5, 1, 1, 9], documents=4)
 
-    def rank_pieces(self, run_id, columns=None):
+    def rank_pieces(self, run_id: str, columns: Any = None) -> Any:
         whole = self.ranks(run_id)
         return [RankTable(whole.table.slice(0, 4), 64), RankTable(whole.table.slice(4), 64)]
 
-    def groups(self, run_id):
+    def groups(self, run_id: str) -> Any:
         if run_id not in self.groups_of_run:
             raise MissingArtifact("gone")
         return self.groups_of_run[run_id]
@@ -312,7 +314,7 @@ def test_ranks_of_run_without_ranks_raises_without_ranks() -> None:
 @pytest.mark.parametrize("failure", [OSError, ValueError, AttributeError, TypeError, RecursionError, OverflowError])
 def test_ranks_raises_unreadable_with_reason_of_failure(failure: type[Exception]) -> None:
     class DamagedRankStore(RankStore):
-        def ranks(self, run_id, columns=None):
+        def ranks(self, run_id: str, columns: Any = None) -> RankTable:
             raise failure("disk gone")
 
     with pytest.raises(Unreadable, match="disk gone"):
@@ -326,7 +328,7 @@ def test_histogram_raises_unreadable_with_run_id() -> None:
 
 def test_token_texts_are_quoted_and_unknown_ones_are_ids() -> None:
     class TablesWithTexts(RankTables):
-        def token_texts(self, run_id):
+        def token_texts(self, run_id: str) -> Any:
             return {5: " the"}
 
     assert Runs(pd.DataFrame([row()]), TablesWithTexts({})).token_texts("a1", [5, 262]) == ['" the"', "id 262"]

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from plugins.forms import Forms
-from rbptrack.analysis import BadInput, Runs
+from rbptrack.analysis import BadInput, Report, Runs
 from rbptrack.analysis.plugin import make_plugin_from_words
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes, example_runs
+from rbptrack.ranks import FloatArray
 from tests.plugins.reports import result
 
 
 class TestContract(NeedsRanks, NeedsSizes):
     analyzer = Forms(k=(1,), form="B*S**-b")
 
-    def test_forms_of_three_sizes_has_a_note_and_no_results(self):
+    def test_forms_of_three_sizes_has_a_note_and_no_results(self) -> None:
         report = Forms().analyze(example_runs(families={"alpha": 3}))
         assert report.notes
         assert not report.questions
 
 
-def report_of(law, sizes=8, noise=1e-3, analyzer=None, **columns):
+def report_of(
+    law: Callable[[FloatArray], FloatArray],
+    sizes: int = 8,
+    noise: float = 1e-3,
+    analyzer: Forms | None = None,
+    **columns: object,
+) -> Report:
     """Analyse the metrics of a family without ranks.
 
     -ln RBP_1 is law(S), and normal noise with the standard deviation `noise` is added to its logarithm.
@@ -39,11 +47,11 @@ def report_of(law, sizes=8, noise=1e-3, analyzer=None, **columns):
     return (analyzer or Forms(k=(1,))).analyze(Runs(pd.DataFrame(rows), RankTables({})))
 
 
-def power_law(s):
+def power_law(s: FloatArray) -> FloatArray:
     return 5 * s**-0.2
 
 
-def law_with_floor(s):
+def law_with_floor(s: FloatArray) -> FloatArray:
     return 0.3 + 100 * s**-0.35
 
 

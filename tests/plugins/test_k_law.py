@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pytest
 
 from plugins.k_law import KLaw
-from rbptrack.analysis import Runs
+from rbptrack.analysis import Report, Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks
 from tests.rank_tables import rank_table
@@ -42,7 +43,7 @@ def runs_of(laws: dict[float, tuple[float, float]], documents: int = 20) -> Runs
     return Runs(pd.DataFrame(rows), RankTables(tables))
 
 
-def test_k_law_recovers_beta_and_b_of_exact_law():
+def test_k_law_recovers_beta_and_b_of_exact_law() -> None:
     report = KLaw().analyze(runs_of({1e6: (0.4, 2.0)}))
     row = report.frame("beta").iloc[0]
     assert row["beta"] == pytest.approx(0.4, abs=1e-3)
@@ -51,12 +52,12 @@ def test_k_law_recovers_beta_and_b_of_exact_law():
     assert row["low"] <= row["beta"] <= row["high"]
 
 
-def test_k_law_fits_no_k_above_the_option_largest():
+def test_k_law_fits_no_k_above_the_option_largest() -> None:
     report = KLaw(largest=30).analyze(runs_of({1e6: (0.4, 2.0)}))
     assert report.frame("beta")["largest_k"].tolist() == [30]
 
 
-def test_k_law_of_imported_metrics_has_beta_without_interval_and_a_note():
+def test_k_law_of_imported_metrics_has_beta_without_interval_and_a_note() -> None:
     row = {"run_id": "a", "family": "gpt2", "size": "124m", "model": "gpt2", "dataset": "wiki", "without_ranks": True}
     row |= {"non_embedding_params": 1e8, "ce": 3.0} | {f"rbp_{k}": np.exp(-1.5 * k**-0.3) for k in (1, 2, 5, 10, 100)}
     report = KLaw().analyze(Runs(pd.DataFrame([row]), RankTables({})))
@@ -66,20 +67,20 @@ def test_k_law_of_imported_metrics_has_beta_without_interval_and_a_note():
     assert any("no interval of β at 124m" in note for note in report.notes)
 
 
-def test_k_law_of_four_documents_has_beta_without_interval_and_a_note():
+def test_k_law_of_four_documents_has_beta_without_interval_and_a_note() -> None:
     report = report_of_ranks(np.tile([1, 1, 2, 3, 5, 9, 20, 40], 50), documents=4)
     assert np.isnan(report.frame("beta")["low"].iat[0])
     assert any("no interval of β at 1m" in note for note in report.notes)
 
 
-def report_of_ranks(ranks, documents):
+def report_of_ranks(ranks: npt.ArrayLike, documents: int) -> Report:
     """Analyse one model of size 1m with these ranks and a vocabulary of 64 tokens."""
     row = {"run_id": "a", "family": "f", "size": "1m", "model": "m", "dataset": "d", "vocab_size": 64}
     tables = {"a": rank_table(ranks, documents=documents)}
     return KLaw().analyze(Runs(pd.DataFrame([row | {"non_embedding_params": 1e6}]), RankTables(tables)))
 
 
-def test_k_law_ends_below_k_with_fewer_than_10_misses():
+def test_k_law_ends_below_k_with_fewer_than_10_misses() -> None:
     """Of 300 tokens in 30 documents, 19 miss at k = 12 to 19, and 9 at k = 20 to 59."""
     ranks = np.tile([1, 1, 2, 3, 4, 5, 7, 9, 12, 1], 30)
     ranks[9::10] = np.repeat([1, 20, 60], [11, 10, 9])
@@ -88,7 +89,7 @@ def test_k_law_ends_below_k_with_fewer_than_10_misses():
     assert np.isfinite(beta["low"])
 
 
-def test_k_law_of_misses_in_one_document_has_no_interval_and_a_note():
+def test_k_law_of_misses_in_one_document_has_no_interval_and_a_note() -> None:
     """All 15 misses are in the first of 20 documents."""
     report = report_of_ranks(np.repeat([20, 1], [15, 285]), documents=20)
     (beta,) = report.frame("beta").to_dict("records")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -69,7 +71,7 @@ def test_texts_of_bytes_share_many_triples_and_are_no_copies() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 3000), max_size=40), max_size=12), st.randoms())
-def test_groups_do_not_depend_on_the_order_of_documents(documents: list[list[int]], random) -> None:
+def test_groups_do_not_depend_on_the_order_of_documents(documents: list[list[int]], random: Random) -> None:
     documents += documents[:3]
     order = list(range(len(documents)))
     random.shuffle(order)

@@ -53,7 +53,7 @@ def run_limited(
     )
 
 
-def measure_and_report(folder: Path, *, has_pictures: bool = True, **limits) -> None:
+def measure_and_report(folder: Path, *, has_pictures: bool = True, **limits: int) -> None:
     """Measure one cell and report it under limits, and check the store, the page and the pictures.
 
     Args:
