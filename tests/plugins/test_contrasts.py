@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,22 +11,27 @@ from scipy import stats
 
 from plugins.contrasts import Contrasts
 from plugins.contrasts.families import ComparedFamily, better_first
-from rbptrack.analysis import Family, Runs
+from rbptrack.analysis import Family, Report, Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks
-from rbptrack.ranks import CE, DocumentCounts, RankTable
+from rbptrack.ranks import CE, DocumentCounts, FloatArray, RankTable
 from rbptrack.stats import estimate, independent_difference, laws_by_metric, neg_log_rbp, paired_difference
 from tests.plugins.reports import result
 from tests.rank_tables import power_law_rank_table
 
 SIZES = np.geomspace(1e6, 1e9, 5).round()
 
+Measurements = tuple[list[dict[str, Any]], dict[str, RankTable]]
+"""The rows of measurements, and their rank tables by run ID."""
+
 
 class TestContract(NeedsRanks):
     analyzer = Contrasts()
 
 
-def measurements(family: str = "f", dataset: str = "text", alpha: float = 0.1, seed: int = 0, **columns):
+def measurements(
+    family: str = "f", dataset: str = "text", alpha: float = 0.1, seed: int = 0, **columns: object
+) -> Measurements:
     """Return the rows of one family on one dataset, and their rank tables by run ID.
 
     -ln RBP_1 = 3 S^-alpha in five sizes, with a scatter of 1%. `seed` determines the texts.
@@ -41,7 +48,7 @@ def measurements(family: str = "f", dataset: str = "text", alpha: float = 0.1, s
     return rows, tables
 
 
-def line_of(part, k=1, sizes=slice(None)):
+def line_of(part: Measurements, k: int = 1, sizes: slice = slice(None)) -> tuple[Any, FloatArray]:
     """Return SciPy's line of ln(-ln RBP_k) on ln S, for results of `measurements`, and its residuals, (sizes,)."""
     rows, tables = part
     ln_s = np.log([row["non_embedding_params"] for row in rows[sizes]])
@@ -50,7 +57,7 @@ def line_of(part, k=1, sizes=slice(None)):
     return line, ln_y - line.intercept - line.slope * ln_s
 
 
-def report_of(*parts):
+def report_of(*parts: Measurements) -> Report:
     """Analyse several results of `measurements` together."""
     all_rows = []
     all_tables: dict[str, RankTable] = {}
@@ -61,18 +68,18 @@ def report_of(*parts):
 
 
 @pytest.fixture(scope="module")
-def report_of_three_families():
+def report_of_three_families() -> Report:
     """The report on three families on the same texts. Two have the exponent 0.1, the third has 0.2."""
     return report_of(measurements("a", alpha=0.1), measurements("b", alpha=0.1), measurements("c", alpha=0.2))
 
 
-def test_contrasts_finds_difference_of_families_with_different_exponents(report_of_three_families) -> None:
+def test_contrasts_finds_difference_of_families_with_different_exponents(report_of_three_families: Report) -> None:
     row = result(report_of_three_families, "families", "rbp_1", family="a", versus="c")
     assert row["verdict"] == "below"
     assert row["families"] == pytest.approx(-0.1, abs=0.03)
 
 
-def test_contrasts_finds_no_difference_of_families_with_equal_exponents(report_of_three_families) -> None:
+def test_contrasts_finds_no_difference_of_families_with_equal_exponents(report_of_three_families: Report) -> None:
     row = result(report_of_three_families, "families", "rbp_1", family="a", versus="b")
     assert row["verdict"] in ("undecided", "same")
 
@@ -121,11 +128,11 @@ def test_contrasts_size_ratio_is_the_one_at_which_both_families_are_equal() -> N
     for row in rows:
         row["non_embedding_params"] //= 2
     report = report_of(measurements("a"), (rows, tables))
-    row = result(report, "size_ratio", "rbp_1")
-    assert (row["family"], row["versus"], row["verdict"]) == ("b", "a", "below")
-    assert row["low"] < 0.5 < row["high"]
-    assert row["size_ratio"] == pytest.approx(0.5, rel=0.1)
-    assert row["S_equal"] == pytest.approx(row["size_ratio"] * SIZES[-1])
+    ratio = result(report, "size_ratio", "rbp_1")
+    assert (ratio["family"], ratio["versus"], ratio["verdict"]) == ("b", "a", "below")
+    assert ratio["low"] < 0.5 < ratio["high"]
+    assert ratio["size_ratio"] == pytest.approx(0.5, rel=0.1)
+    assert ratio["S_equal"] == pytest.approx(ratio["size_ratio"] * SIZES[-1])
     assert "a-1000000000" in report.headline
 
 
@@ -152,14 +159,14 @@ def test_contrasts_margin_is_a_share_of_the_second_exponent() -> None:
     assert result(report, "datasets", "rbp_1")["verdict"] == "below"
 
 
-def test_contrasts_averages_exponents_over_families(report_of_three_families) -> None:
+def test_contrasts_averages_exponents_over_families(report_of_three_families: Report) -> None:
     mean = result(report_of_three_families, "mean_over_families", "rbp_1")
     assert mean["number"] == 3
     assert mean["homogeneity"] < 0.05
     assert mean["prediction_low"] < mean["low"]
 
 
-def test_contrasts_of_one_dataset_compares_no_datasets(report_of_three_families) -> None:
+def test_contrasts_of_one_dataset_compares_no_datasets(report_of_three_families: Report) -> None:
     assert "datasets" not in report_of_three_families.questions
 
 

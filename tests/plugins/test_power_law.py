@@ -11,7 +11,7 @@ import pytest
 
 from plugins import power_law
 from plugins.power_law import PowerLaw
-from rbptrack.analysis import BadInput, Runs
+from rbptrack.analysis import BadInput, Report, Runs
 from rbptrack.analysis.plugin import make_plugin_from_words
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes, example_runs
@@ -19,9 +19,11 @@ from tests.plugins.families_in_memory import family_runs
 from tests.plugins.reports import result
 from tests.rank_tables import power_law_rank_table, rank_table
 
+Rows = list[dict[str, Any]]
+
 
 @pytest.fixture
-def _no_figures(monkeypatch):
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the functions that draw figures. Drawing takes most of the time of a small report."""
     monkeypatch.setattr(power_law, "draw_laws", lambda points, laws, k: None)
     monkeypatch.setattr(power_law, "intervals", lambda *frame, **look: None)
@@ -34,7 +36,9 @@ class TestContract(NeedsRanks, NeedsSizes):
     analyzer = PowerLaw(at=(1e12,))
 
 
-def rows_of(family: str, alpha: float, ce_alpha: float, sizes: int, *, noise: float = 0.003, seed: int = 0, **columns):
+def rows_of(
+    family: str, alpha: float, ce_alpha: float, sizes: int, *, noise: float = 0.003, seed: int = 0, **columns: object
+) -> Rows:
     """Return the rows of a family on wiki, without ranks. -ln RBP_k = 9 k^-0.3 S^-alpha, and CE = 20 S^-ce_alpha.
 
     Both are multiplied by exp(normal noise). The standard deviation of the noise is `noise`.
@@ -57,12 +61,12 @@ def rows_of(family: str, alpha: float, ce_alpha: float, sizes: int, *, noise: fl
     return rows
 
 
-def report_of(rows, analyzer=None):
+def report_of(rows: Rows, analyzer: PowerLaw | None = None) -> Report:
     return (analyzer or PowerLaw()).analyze(Runs(pd.DataFrame(rows), RankTables({})))
 
 
 @without_figures
-def test_power_law_recovers_exponent_and_factor():
+def test_power_law_recovers_exponent_and_factor() -> None:
     alpha = result(report_of(rows_of("f", 0.2, 0.1, 6)), "alpha", "rbp_10")
     assert alpha["alpha"] == pytest.approx(0.2, abs=0.01)
     assert alpha["A"] == pytest.approx(9 * 10**-0.3, rel=0.1)
@@ -71,7 +75,7 @@ def test_power_law_recovers_exponent_and_factor():
 
 
 @without_figures
-def test_forecast_of_rbp_and_ce_is_that_of_the_law():
+def test_forecast_of_rbp_and_ce_is_that_of_the_law() -> None:
     report = report_of(rows_of("f", 0.2, 0.1, 6), PowerLaw(at=(1e11,)))
     for metric in ("rbp_10", "ce"):
         law = result(report, "alpha", metric)
@@ -82,7 +86,7 @@ def test_forecast_of_rbp_and_ce_is_that_of_the_law():
 
 
 @without_figures
-def test_exponents_in_both_units_agree_if_the_sizes_have_another_order():
+def test_exponents_in_both_units_agree_if_the_sizes_have_another_order() -> None:
     rows = rows_of("f", 0.2, 0.1, 5, noise=0.05)
     for row, factor in zip(rows, (1000, 1.1, 50, 1.2, 1.3), strict=True):
         row["total_params"] = round(row["non_embedding_params"] * factor)
@@ -94,7 +98,7 @@ def test_exponents_in_both_units_agree_if_the_sizes_have_another_order():
 
 
 @without_figures
-def test_held_out_error_is_that_of_the_law_of_the_smaller_sizes():
+def test_held_out_error_is_that_of_the_law_of_the_smaller_sizes() -> None:
     rows = rows_of("f", 0.2, 0.1, 5, noise=0.1)
     s, ce = np.array([[row["non_embedding_params"], row["ce"]] for row in rows]).T
     line = np.polyfit(np.log(s[:-1]), np.log(ce[:-1]), 1)
@@ -106,7 +110,7 @@ def test_held_out_error_is_that_of_the_law_of_the_smaller_sizes():
 
 
 @without_figures
-def test_interval_of_few_sizes_uses_the_scatter_of_other_families_and_shows_its_own():
+def test_interval_of_few_sizes_uses_the_scatter_of_other_families_and_shows_its_own() -> None:
     rows = rows_of("f", 0.2, 0.1, 3, noise=0.02) + rows_of("g", 0.2, 0.1, 3, noise=0.01)
     report = report_of(rows)
     alone = result(report_of(rows[:3]), "alpha", "ce")
@@ -118,7 +122,7 @@ def test_interval_of_few_sizes_uses_the_scatter_of_other_families_and_shows_its_
 
 
 @without_figures
-def test_headline_of_three_sizes_begins_with_the_improvement():
+def test_headline_of_three_sizes_begins_with_the_improvement() -> None:
     rows = rows_of("f", 0.2, 0.1, 3)
     report = report_of(rows)
     row = result(report, "improvement", "rbp_10")
@@ -128,7 +132,7 @@ def test_headline_of_three_sizes_begins_with_the_improvement():
 
 
 @without_figures
-def test_delta_is_difference_from_exponent_of_ce():
+def test_delta_is_difference_from_exponent_of_ce() -> None:
     report = report_of(rows_of("f", 0.2, 0.1, 6))
     delta = result(report, "delta", "rbp_10")
     rbp_10 = result(report, "alpha", "rbp_10")
@@ -139,21 +143,21 @@ def test_delta_is_difference_from_exponent_of_ce():
 
 
 @without_figures
-def test_delta_of_equal_exponents_is_same():
+def test_delta_of_equal_exponents_is_same() -> None:
     report = report_of(rows_of("f", 0.1, 0.1, 8, noise=0.001))
     assert set(report.frame("delta")["verdict"]) == {"same"}
     assert "as fast as" in report.headline
 
 
 @without_figures
-def test_negative_exponent_is_below_0_and_below_that_of_ce():
+def test_negative_exponent_is_below_0_and_below_that_of_ce() -> None:
     report = report_of(rows_of("f", -0.1, 0.1, 6))
     assert result(report, "alpha", "rbp_10")["verdict"] == "below"
     assert result(report, "delta", "rbp_10")["verdict"] == "below"
 
 
 @without_figures
-def test_headline_counts_laws_with_positive_exponent():
+def test_headline_counts_laws_with_positive_exponent() -> None:
     report = report_of(rows_of("f", -0.1, 0.1, 6) + rows_of("g", 0.2, 0.1, 6, documents_hash="others"))
     assert "1 of 2 laws" in report.headline
     assert "α = 0.20" in report.headline
@@ -170,19 +174,19 @@ def test_headline_counts_laws_with_positive_exponent():
         (6, {"alpha", "delta", "held_out", "improvement"}),
     ],
 )
-def test_power_law_answers_questions_for_which_there_are_enough_sizes(sizes, questions):
+def test_power_law_answers_questions_for_which_there_are_enough_sizes(sizes: int, questions: set[str]) -> None:
     assert set(report_of(rows_of("f", 0.2, 0.1, sizes)).questions) == questions
 
 
 @without_figures
 @pytest.mark.parametrize(("sizes", "has_tests"), [(2, False), (3, True), (4, True), (6, True)])
-def test_power_law_of_two_sizes_has_no_p_and_no_verdicts(sizes, has_tests):
+def test_power_law_of_two_sizes_has_no_p_and_no_verdicts(sizes: int, has_tests: bool) -> None:
     results = report_of(rows_of("f", 0.2, 0.1, sizes)).results
     assert results["p"].notna().any() == has_tests
     assert (results["verdict"] != "").any() == has_tests
 
 
-def test_power_law_of_one_size_has_points_and_a_note_but_no_law():
+def test_power_law_of_one_size_has_points_and_a_note_but_no_law() -> None:
     report = report_of(rows_of("f", 0.2, 0.1, 1))
     assert report.notes
     assert len(report.tables["points"]) == 4
@@ -192,7 +196,7 @@ def test_power_law_of_one_size_has_points_and_a_note_but_no_law():
 
 
 @pytest.mark.parametrize(("families", "has_hint"), [("ab", False), ("abc", True)])
-def test_headline_of_single_models_names_the_command_that_makes_them_one_family(families, has_hint):
+def test_headline_of_single_models_names_the_command_that_makes_them_one_family(families: str, has_hint: bool) -> None:
     rows = [row for family in families for row in rows_of(family, 0.2, 0.1, 1)]
     assert ("rbptrack label" in report_of(rows).headline) == has_hint
 
@@ -220,7 +224,7 @@ def test_table_of_laws_says_which_k_were_tested() -> None:
 
 
 @without_figures
-def test_power_law_of_four_documents_has_intervals_of_scatter_alone_and_a_note():
+def test_power_law_of_four_documents_has_intervals_of_scatter_alone_and_a_note() -> None:
     """They are the intervals of the same metrics without documents."""
     runs = example_runs(documents=4, families={"alpha": 6})
     report = PowerLaw(k=(1,)).analyze(runs)
@@ -232,7 +236,7 @@ def test_power_law_of_four_documents_has_intervals_of_scatter_alone_and_a_note()
     assert any("4 documents" in note for note in report.notes)
 
 
-def add_floor(rows):
+def add_floor(rows: Rows) -> Rows:
     """Return the rows with another RBP_10, whose law has a floor: -ln RBP_10 = 1 + 100 S^-0.3.
 
     Models scatter around this law by 0.1%.
@@ -246,23 +250,23 @@ def add_floor(rows):
 
 
 @without_figures
-def test_headline_warns_of_law_with_floor():
+def test_headline_warns_of_law_with_floor() -> None:
     assert "caution" in report_of(add_floor(rows_of("f", 0.2, 0.1, 8, noise=1e-4))).headline
 
 
 @without_figures
-def test_headline_of_power_law_has_no_warning():
+def test_headline_of_power_law_has_no_warning() -> None:
     assert "caution" not in report_of(rows_of("f", 0.2, 0.1, 8, noise=0.003, seed=4)).headline
 
 
 @without_figures
-def test_headline_counts_laws_with_floor():
+def test_headline_counts_laws_with_floor() -> None:
     rows = add_floor(rows_of("f", 0.2, 0.1, 8)) + rows_of("g", 0.2, 0.1, 8, seed=4, documents_hash="others")
     assert "1 of 2" in report_of(rows).headline
 
 
 @without_figures
-def test_law_that_mispredicts_the_largest_size_is_in_doubt():
+def test_law_that_mispredicts_the_largest_size_is_in_doubt() -> None:
     rows = rows_of("f", 0.2, 0.1, 6, noise=0.01, seed=1)
     rows[-1]["rbp_10"] **= 1.1
     report = report_of(rows)
@@ -275,20 +279,20 @@ def test_law_that_mispredicts_the_largest_size_is_in_doubt():
 
 
 @without_figures
-def test_tokens_above_k_is_the_smallest_number_over_models():
+def test_tokens_above_k_is_the_smallest_number_over_models() -> None:
     rows = rows_of("f", 0.2, 0.1, 6, noise=0.01, seed=1, num_tokens=1000)
     laws = report_of(rows).tables["laws"].set_index("k")
     assert laws.loc[10, "tokens_above_k"] == pytest.approx(min(1000 * (1 - row["rbp_10"]) for row in rows))
 
 
 @without_figures
-def test_tokens_above_k_is_unknown_without_number_of_tokens():
+def test_tokens_above_k_is_unknown_without_number_of_tokens() -> None:
     laws = report_of(rows_of("f", 0.2, 0.1, 6, noise=0.01, seed=1)).tables["laws"]
     assert laws["tokens_above_k"].isna().all()
 
 
 @without_figures
-def test_unit_total_params_fits_law_in_all_parameters():
+def test_unit_total_params_fits_law_in_all_parameters() -> None:
     """`total_params` is the square root of S, so its exponent is twice that of S."""
     rows = rows_of("f", 0.2, 0.1, 5)
     for row in rows:
@@ -298,18 +302,18 @@ def test_unit_total_params_fits_law_in_all_parameters():
 
 
 @without_figures
-def test_unit_total_params_adds_a_note_if_total_params_is_unknown():
+def test_unit_total_params_adds_a_note_if_total_params_is_unknown() -> None:
     rows = rows_of("f", 0.2, 0.1, 5, total_params=None)
     assert report_of(rows, analyzer=PowerLaw(unit="total_params")).notes
 
 
 @without_figures
-def test_default_unit_does_not_need_total_params():
+def test_default_unit_does_not_need_total_params() -> None:
     assert "alpha" in report_of(rows_of("f", 0.2, 0.1, 5, total_params=None)).questions
 
 
 @without_figures
-def test_forecasts_are_on_the_laws_and_have_intervals():
+def test_forecasts_are_on_the_laws_and_have_intervals() -> None:
     report = report_of(rows_of("f", 0.2, 0.1, 6, noise=1e-4), analyzer=PowerLaw(at=(1e11,)))
     ce = result(report, "forecast", "ce")
     rbp = result(report, "forecast", "rbp_10")
@@ -334,13 +338,13 @@ def test_forecasts_are_on_the_laws_and_have_intervals():
         "ks",
     ],
 )
-def test_power_law_refuses_wrong_option(word):
+def test_power_law_refuses_wrong_option(word: str) -> None:
     with pytest.raises(BadInput, match=word.partition("=")[0]):
         make_plugin_from_words(PowerLaw, [word])
 
 
 @without_figures
-def test_power_law_leaves_out_k_with_fewer_than_10_misses():
+def test_power_law_leaves_out_k_with_fewer_than_10_misses() -> None:
     rows = []
     tables = {}
     for i, s in enumerate((1e6, 1e7, 1e8)):
@@ -356,7 +360,7 @@ def test_power_law_leaves_out_k_with_fewer_than_10_misses():
     assert any("10" in note for note in report.notes)
 
 
-def test_tables_have_points_and_laws_of_all_k():
+def test_tables_have_points_and_laws_of_all_k() -> None:
     report = PowerLaw().analyze(example_runs())
     points = report.tables["points"]
     laws = report.tables["laws"]
@@ -368,7 +372,7 @@ def test_tables_have_points_and_laws_of_all_k():
     assert next(iter(report.figures)) == "laws"
 
 
-def test_power_law_of_imported_ce_alone_has_its_law_and_figure():
+def test_power_law_of_imported_ce_alone_has_its_law_and_figure() -> None:
     rows = rows_of("a", 0.2, 0.1, 4)
     for row in rows:
         for k in (1, 10, 100):
@@ -380,17 +384,17 @@ def test_power_law_of_imported_ce_alone_has_its_law_and_figure():
     assert "laws" in report.figures
 
 
-def test_headline_of_one_model_has_its_value():
+def test_headline_of_one_model_has_its_value() -> None:
     rows = rows_of("a", 0.2, 0.1, 1)
     assert f"{rows[0]['rbp_10']:.3f}" in report_of(rows).headline
     assert f"{rows[0]['ce']:.3f}" in report_of([{**rows[0], "rbp_1": None, "rbp_10": None, "rbp_100": None}]).headline
 
 
-def test_family_with_constant_ce_has_exponent_0_and_does_not_affect_another_family():
+def test_family_with_constant_ce_has_exponent_0_and_does_not_affect_another_family() -> None:
     report = report_of(rows_of("constant", 0.2, 0.1, 6, ce=2.0) + rows_of("b", 0.2, 0.1, 6))
     assert result(report, "alpha", "ce", family="b")["alpha"] == pytest.approx(0.1, abs=0.01)
     assert result(report, "alpha", "ce", family="constant")["alpha"] == pytest.approx(0, abs=1e-9)
 
 
-def test_headline_of_negative_exponent_says_worse():
+def test_headline_of_negative_exponent_says_worse() -> None:
     assert "worse" in report_of(rows_of("a", -0.1, 0.1, 6, noise=1e-4)).headline

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_pin_file_gives_name_size_and_hash(file: ManifestFile) -> None:
 @pytest.mark.parametrize("kind", ["fifo", "folder", "nothing", "broken link", "device"])
 def test_pin_file_refuses_what_is_not_a_regular_file(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "a"
-    makers = {
+    makers: dict[str, Callable[[], object]] = {
         "fifo": lambda: os.mkfifo(path),
         "folder": path.mkdir,
         "nothing": lambda: None,
