@@ -183,6 +183,7 @@ def _sample_shingles(token: IntArray, lengths: IntArray, distinct: npt.NDArray[n
     begins = ends - lengths
     size = _SHINGLE_TOKENS if token.max() >= _MAX_BYTE_TOKENS else _SHINGLE_BYTES
     long = lengths >= size + _MIN_COMMON - 1  # shorter documents cannot be near copies
+    long &= 2 * long.sum() >= len(lengths)  # what only a few documents share makes them more alike than others
     shortest = int(lengths[long].min(initial=lengths.max()))
     prefix = _count_common_tokens(token, begins[long], 1, shortest)
     suffix = _count_common_tokens(token, ends[long] - 1, -1, shortest - prefix)

@@ -58,6 +58,14 @@ def test_instructions_are_ignored_if_some_documents_are_too_short_to_be_copies()
     assert groups_of(documents) == list(range(33))
 
 
+def test_near_copies_are_found_among_many_short_documents() -> None:
+    rng = np.random.default_rng(0)
+    beginning = rng.integers(VOCABULARY, size=200)
+    documents = [np.append(beginning, rng.integers(VOCABULARY, size=100)) for _ in range(2)]
+    documents += list(rng.integers(VOCABULARY, size=(20, 5)))
+    assert groups_of(documents) == [0, 0, *range(2, 22)]
+
+
 def test_short_documents_are_copies_only_if_they_are_equal() -> None:
     documents = [[5000, 2], [5000, 2], [5000, 3], [5000, 2, 1, 4, 5], [5000, 2, 1, 4, 6], []]
     assert groups_of([np.array(document) for document in documents]) == [0, 0, 2, 3, 4, 5]
