@@ -3,6 +3,11 @@
 The change is the exponent at a large D minus the exponent at a small D, over the sizes that have checkpoints at both.
 Of all pairs of D with enough sizes in common, the one with the largest ratio is used. The law of the ratio is fitted:
 its exponent is the change. An error that both exponents have in common, from models or from documents, cancels.
+
+The analyzer also fits y = E + A S^-alpha + B D^-beta (Hoffmann et al., arXiv 2203.15556, eq. 2) to all checkpoints of a
+family. y is cross-entropy or -ln RBP_k. The report contains how well this form describes the checkpoints, but not its
+exponents. No interval of them is known to cover: checkpoints of one model deviate from the law together, and different
+exponents describe the same checkpoints nearly equally well (arXiv 2605.08541).
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from rbptrack.analysis import (
     Report,
     Runs,
     Term,
+    counted,
     decision_clause,
     differing_facts,
     headline_metric,
@@ -36,8 +42,9 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import facets
 from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, metric_label, rbp_name
-from rbptrack.stats import MIN_SIZES, ce_and_neg_log_rbp, laws, laws_by_metric, y_with_intervals
+from rbptrack.stats import MIN_SIZES, ce_and_neg_log_rbp, fit_form, laws, laws_by_metric, y_with_intervals
 
+POWERS = "A * S**-size_exponent + B * D**-token_exponent"
 GLOSSARY: Glossary = {
     "alpha": Term("exponent of the law in size over the checkpoints of one D", "α at D", ".4f"),
     "change": Term(
@@ -52,6 +59,8 @@ GLOSSARY: Glossary = {
     ),
     "last_D": Term("the larger D", "to D", ".3g"),
     "D": "training tokens",
+    "largest_deviation": Term("the largest abs(measured / law - 1) over the checkpoints", "largest deviation", ".1%"),
+    "checkpoints": "number of fitted checkpoints",
     "sizes": "number of sizes of the fit",
     "y": "CE in nats, or -ln RBP_k",
 }
@@ -60,7 +69,7 @@ Sizes = dict[float, DocumentCounts]
 
 
 class Training(Analyzer):
-    """Exponents in size at each number of training tokens, and their change over training."""
+    """Laws in size and training tokens over checkpoints, and exponents in size at each number of training tokens."""
 
     k: tuple[PositiveInt, ...] = HEADLINE_KS
     """the k of RBP_k, in addition to cross-entropy"""
@@ -90,6 +99,7 @@ class Training(Analyzer):
         report.notes = list(dict.fromkeys(report.notes))  # a note that several D share appears once
         if points:
             report.tables["points"] = pd.concat(points, ignore_index=True)
+            _fit_checkpoints(report)
             _draw(report)
         report.headline = _headline(report)
         return report
@@ -151,6 +161,28 @@ def _widest_pair(by_tokens: dict[float, Sizes]) -> tuple[float, float] | None:
 
     pairs = sorted(combinations(sorted(by_tokens), 2), key=lambda pair: pair[0] / pair[1])
     return next((pair for pair in pairs if can_be_compared(*pair)), None)
+
+
+def _fit_checkpoints(report: Report) -> None:
+    """Fit the law in size and tokens to the checkpoints of each family, dataset and metric, as the table `law`."""
+    rows = []
+    for (family, dataset, metric), points in report.tables["points"].groupby(["family", "dataset", "metric"]):
+        sizes, values_of_d = points["S"].nunique(), points["D"].nunique()
+        if sizes < 3 or values_of_d < 3 or len(points) < 8:
+            report.notes.append(
+                f"{family} on {dataset}: the law of {metric_label(str(metric))} in size and tokens needs 8 checkpoints "
+                f"of 3 sizes at 3 values of D; there are {len(points)} of {counted(sizes, 'size')} at "
+                f"{counted(values_of_d, 'value')} of D."
+            )
+            continue
+        s, y, d = (points[name].to_numpy(np.float64) for name in ("S", "y", "D"))
+        fitted = fit_form(f"E + {POWERS}", s, y, d, with_intervals=False)
+        if fitted.parameters["E"].value < 0:
+            fitted = fit_form(POWERS, s, y, d, with_intervals=False)
+        row = {"family": family, "dataset": dataset, "metric": metric, "R2": fitted.r2}
+        rows.append(row | {"largest_deviation": fitted.largest_deviation, "checkpoints": len(y), "sizes": sizes})
+    if rows:
+        report.tables["law"] = pd.DataFrame(rows)
 
 
 def _draw(report: Report) -> None:

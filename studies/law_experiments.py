@@ -39,6 +39,7 @@ from rbptrack.stats import (
     combination,
     correlations,
     cross_entropy,
+    crossing,
     estimate,
     fit,
     fit_floor,
@@ -371,7 +372,7 @@ def hard(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def equivalent(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Check the size at which a family has the value of another family's largest model.
+    """Check the size at which a family has the value of another family's largest model, and the crossing of both.
 
     The second family has the value of the first one at `ratio` times the size if the exponents are equal. `gap` is the
     exponent of the second family minus ALPHA.
@@ -396,6 +397,11 @@ def equivalent(rng: np.random.Generator, cell: Settings) -> Outcomes:
         outcomes |= rejection("false: a family needs another size for the same CE", found.ln_ratio)
     elif not cell["gap"]:
         outcomes |= rejection("found: a family needs half the size for the same CE", found.ln_ratio)
+    if cell["gap"]:
+        # (S / (ratio s0))^-alpha = (S / s0)^-ALPHA
+        crossing_at = float(first.s[0]) * float(np.exp(alpha * np.log(cell["ratio"]) / cell["gap"]))
+        place = crossing(law, reference, paired_difference)
+        outcomes["covers: size at which two families cross"] = place.low <= crossing_at <= place.high
     return outcomes
 
 

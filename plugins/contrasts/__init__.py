@@ -48,10 +48,12 @@ from rbptrack.stats import (
     Mean,
     Row,
     combination,
+    crossing,
     homogeneity,
     ks_with_enough_misses,
     mean_over_datasets,
     mean_over_families,
+    middle_of_common_values,
     missing_interval_clause,
     random_effects,
     size_ratio,
@@ -76,6 +78,11 @@ GLOSSARY: Glossary = {
         "improve with size",
         "size ratio",
     ),
+    "middle_ratio": Term(
+        "size ratio in the middle of the values that both families have, instead of at the largest size",
+        "size ratio in the middle",
+    ),
+    "crossing": Term("size at which the laws of both families cross", "crossing"),
     "largest": Term("the largest model of the other family (versus)", "largest model"),
     "S_equal": Term("the size of this family that has the value of this model by the laws", "equal S"),
     "measured": Term("whether the equal size lies between the sizes of this family that were measured", "within sizes"),
@@ -235,28 +242,34 @@ def _compare_levels(report: Report, first: ComparedFamily, second: ComparedFamil
 
 
 def _compare_sizes(report: Report, first: ComparedFamily, second: ComparedFamily, primary: str) -> None:
-    """Add the sizes at which one law has the value that the other law has at its largest size."""
+    """Add the sizes at which the laws of two families have equal values."""
     for metric in first.laws:
-        if metric not in second.laws:
-            continue
-        better, other = better_first(first, second, metric)
-        law, reference = better.laws[metric], other.laws[metric]
-        largest = float(reference.s[-1])
-        ratio = size_ratio(law, reference, largest, better.minus(other))
-        if ratio is not None:
-            equal = largest * float(np.exp(ratio.ln_ratio.value))
-            measured = "yes" if law.spans(equal) else "no"
-            report.add(
-                "size_ratio",
-                ratio.ln_ratio,
-                **better.keys_beside(other),
-                metric=metric,
-                primary=metric == primary,
-                null=0.0,
-                show=np.exp,
-                ends=(ratio.low, ratio.high),
-                beside={"largest": other.family.models[-1], "S_equal": equal, "measured": measured},
-            )
+        if metric in second.laws:
+            better, other = better_first(first, second, metric)
+            _compare_sizes_of_metric(report, better, other, metric, is_primary=metric == primary)
+
+
+def _compare_sizes_of_metric(
+    report: Report, better: ComparedFamily, other: ComparedFamily, metric: str, *, is_primary: bool
+) -> None:
+    law, reference = better.laws[metric], other.laws[metric]
+    minus = better.minus(other)
+    keys = {**better.keys_beside(other), "metric": metric}
+    of_test: dict[str, Any] = {"primary": is_primary, "null": 0.0, "show": np.exp}
+    ratio = size_ratio(law, reference, float(reference.s[-1]), minus)
+    if ratio is not None:
+        equal = float(reference.s[-1] * np.exp(ratio.ln_ratio.value))
+        measured = "yes" if law.spans(equal) else "no"
+        beside = {"largest": other.family.models[-1], "S_equal": equal, "measured": measured}
+        ends = (ratio.low, ratio.high)
+        report.add("size_ratio", ratio.ln_ratio, **keys, **of_test, ends=ends, beside=beside)
+    middle = middle_of_common_values(law, reference)
+    ratio = size_ratio(law, reference, middle, minus) if middle > 0 else None
+    if ratio is not None:
+        report.add("middle_ratio", ratio.ln_ratio, **keys, **of_test, ends=(ratio.low, ratio.high))
+    place = crossing(law, reference, minus)
+    if np.isfinite(place.high):
+        report.add("crossing", place.value, **keys, ends=(place.low, place.high))
 
 
 def _laws_by_shared_metric(laws_of_members: Sequence[dict[str, Law]]) -> dict[str, list[Law]]:

@@ -31,7 +31,7 @@ from rbptrack.stats.laws import (
 )
 from rbptrack.stats.means import MIN_POOLED, Mean, mean_over_datasets, mean_over_families, random_effects
 from rbptrack.stats.rounding import all_equal, first_largest, first_smallest, significant
-from rbptrack.stats.sizes import size_ratio
+from rbptrack.stats.sizes import crossing, middle_of_common_values, size_ratio
 from rbptrack.stats.sums import (
     Sums,
     ce_and_neg_log_rbp,
@@ -73,6 +73,7 @@ __all__ = [
     "combination",
     "correlations",
     "cross_entropy",
+    "crossing",
     "estimate",
     "estimates",
     "few_documents_clause",
@@ -90,6 +91,7 @@ __all__ = [
     "laws_by_metric",
     "mean_over_datasets",
     "mean_over_families",
+    "middle_of_common_values",
     "missing_interval_clause",
     "neg_log_rbp",
     "neg_log_rbp_over_ce",

@@ -72,14 +72,24 @@ class FormFit:
 
     Attributes:
         parameters: the parameters by name, in the order of the expression.
-        squares: the sum of squared residuals of ln y.
+        residuals: ln(form) - ln y, (m,).
         ln_y: the logarithms of the values, (m,).
 
     """
 
     parameters: dict[str, Parameter]
-    squares: float
+    residuals: FloatArray
     ln_y: FloatArray
+
+    @property
+    def squares(self) -> float:
+        """The sum of squared residuals of ln y."""
+        return float((self.residuals**2).sum())
+
+    @property
+    def largest_deviation(self) -> float:
+        """The largest abs(measured / form - 1)."""
+        return float(np.abs(np.expm1(-self.residuals)).max())
 
     @property
     def aicc(self) -> float:
@@ -155,7 +165,9 @@ def check_form(text: str) -> list[str]:
     return parameters
 
 
-def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = None) -> FormFit:
+def fit_form(
+    text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = None, *, with_intervals: bool = True
+) -> FormFit:
     """Fit a user-defined form of law by least squares of ln y.
 
     Args:
@@ -164,6 +176,7 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
         s: sizes S, (m,).
         y: positive values, (m,).
         d: training tokens D, (m,); None if they are unknown.
+        with_intervals: whether to compute the profile intervals, which takes most of the time.
 
     Raises:
         BadInput: the text is not such an expression, it has too many parameters for these sizes, or it needs D and D is
@@ -191,10 +204,10 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
     except TimeoutError as error:
         raise _refused(text, f"the fit takes more than {_MAX_EVALUATIONS:,} evaluations of the form") from error
     parameters = {name: Parameter(best.params[name].value) for name in names}
-    if best.chisqr > EXACT * len(y):
+    if with_intervals and best.chisqr > EXACT * len(y):
         with suppress(TimeoutError):  # the parameters then have no intervals
             parameters = _profiles(minimizer, best, names)
-    return FormFit(parameters, float(best.chisqr), ln_y)
+    return FormFit(parameters, np.asarray(best.residual), ln_y)
 
 
 def _make_form(text: str, variables: Mapping[str, FloatArray | None]) -> Form:

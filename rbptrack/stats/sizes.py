@@ -1,4 +1,4 @@
-"""The size at which a law has the value that another law has at some size, with Fieller's interval.
+"""Sizes at which two laws have equal values: equivalent sizes and crossings, with Fieller's intervals.
 
 The difference of two laws is a straight line in ln S. It is 0 where the laws have equal values. The interval of this
 place contains every place at which the difference is not significant. It is unbounded if the slope of the line may be
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import exp, inf, nan, sqrt
+from math import exp, inf, log, nan, sqrt
 
 from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.laws import Law
@@ -32,6 +32,22 @@ class SizeRatio:
     """
 
     ln_ratio: Estimate
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """The size at which two laws cross.
+
+    Attributes:
+        value: the size; NaN if the laws are parallel.
+        low: the lower end of the interval; 0 if it is unbounded, NaN if it is unknown.
+        high: the upper end of the interval; infinite if it is unbounded.
+
+    """
+
+    value: float
     low: float
     high: float
 
@@ -62,6 +78,33 @@ def size_ratio(law: Law, reference: Law, s: float, minus: Minus) -> SizeRatio | 
         scatter=difference.scatter / alpha**2,
     )
     return SizeRatio(ln_ratio, _exp(low), _exp(high))
+
+
+def crossing(law: Law, reference: Law, minus: Minus) -> Crossing:
+    """Return the size at which two laws cross. The interval is unbounded if their exponents may be equal."""
+    middle = sqrt(sqrt(law.s[0] * law.s[-1] * reference.s[0] * reference.s[-1]))
+
+    def difference(ln_ratio: float) -> Estimate:
+        s = middle * exp(ln_ratio)
+        return minus(law.at(s), reference.at(s))
+
+    slope = reference.alpha.value - law.alpha.value
+    root = -difference(0.0).value / slope if slope else nan
+    low, high = _interval_of_root(difference)
+    return Crossing(middle * _exp(root), middle * _exp(low), middle * _exp(high))
+
+
+def middle_of_common_values(law: Law, reference: Law) -> float:
+    """Return the size at which the reference has the middle of the values that both laws have between their sizes.
+
+    The middle is the geometric mean. The size is NaN if the laws have no value in common, or if one does not fall.
+    """
+    if not (law.alpha.value > 0 and reference.alpha.value > 0):
+        return nan
+    highest, lowest = (min(law.ends[0], reference.ends[0]), max(law.ends[1], reference.ends[1]))
+    if not lowest < highest:
+        return nan
+    return exp((reference.ln_a.value - (log(lowest) + log(highest)) / 2) / reference.alpha.value)
 
 
 def _interval_of_root(line: Callable[[float], Estimate]) -> tuple[float, float]:

@@ -150,6 +150,16 @@ def test_contrasts_compares_families_of_which_only_ce_was_imported() -> None:
     assert report.headline
 
 
+def test_contrasts_finds_the_crossing_of_two_families() -> None:
+    """-ln RBP_1 is 3 S^-0.1 and 3 * 1e6^0.1 S^-0.2, which are equal at S = 1e6."""
+    rows, tables = measurements("b")
+    for row in rows:
+        s = row["non_embedding_params"]
+        tables[row["run_id"]] = power_law_rank_table(s, alpha=0.2, factor=3 * 3e7**0.1, tokens=300)
+    found = result(report_of(measurements("a"), (rows, tables)), "crossing", "rbp_1")
+    assert found["low"] < 3e7 < found["high"]
+
+
 def test_contrasts_margin_is_a_share_of_the_second_exponent() -> None:
     """The exponents 0.1 and 0.12 differ by more than a tenth of 0.12."""
     report = report_of(

@@ -40,6 +40,14 @@ def runs_of_checkpoints(sizes: int = 4, **columns: Any) -> Runs:
     return Runs(pd.DataFrame(rows).assign(**columns), RankTables({}))
 
 
+def test_law_of_additive_checkpoints_describes_them_exactly_and_has_no_exponents() -> None:
+    law = Training(k=(1,)).analyze(runs_of_checkpoints()).tables["law"].set_index("metric")
+    np.testing.assert_allclose(law["R2"].astype(float), 1.0, atol=1e-6)
+    np.testing.assert_allclose(law["largest_deviation"].astype(float), 0.0, atol=1e-4)
+    assert (law["checkpoints"] == 20).all()
+    assert set(law.columns) == {"family", "dataset", "R2", "largest_deviation", "checkpoints", "sizes"}
+
+
 def test_training_draws_every_checkpoint_and_every_exponent(tmp_path: Path) -> None:
     report = Training(k=(1,)).analyze(runs_of_checkpoints())
     assert len(report.tables["points"]) == 2 * 20
@@ -153,8 +161,9 @@ def test_headline_counts_the_families_whose_exponent_grows() -> None:
     assert "in 1 of 2" in report.headline
 
 
-def test_training_of_two_sizes_has_alpha_without_interval() -> None:
+def test_training_of_two_sizes_has_alpha_without_interval_and_no_law() -> None:
     report = Training().analyze(runs_of_checkpoints(2))
+    assert "law" not in report.tables
     assert report.frame("alpha")["low"].isna().all()
 
 

@@ -52,7 +52,7 @@ def test_fit_form_fits_at_least_as_well_as_the_true_law(text: str) -> None:
     d = np.tile(np.geomspace(1e9, 1e11, 4), 8)
     truth = LAWS[text](s, d)
     noise = np.random.default_rng(0).normal(0, 0.005, len(s))
-    fitted = forms.fit_form(text, s, truth * np.exp(noise), d)
+    fitted = forms.fit_form(text, s, truth * np.exp(noise), d, with_intervals=False)
     assert fitted.squares <= noise @ noise * (1 + 1e-6)
 
 

@@ -1,4 +1,4 @@
-"""Tests of equivalent sizes of laws, and of scatter that several laws share."""
+"""Tests of equivalent sizes and crossings of laws, and of scatter that several laws share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rbptrack.stats import Law, fit, independent_difference, share_scatter, size_ratio
+from rbptrack.stats import (
+    Law,
+    crossing,
+    fit,
+    independent_difference,
+    middle_of_common_values,
+    share_scatter,
+    size_ratio,
+)
 
 S = np.geomspace(1e6, 1e9, 6)
 
@@ -49,6 +57,31 @@ def test_size_ratio_is_unbounded_if_the_family_may_not_improve() -> None:
     assert found.high == np.inf
     assert found.low > 1
     assert size_ratio(law(-0.1, 3.0), law(0.1, 3.0), 1e9, independent_difference) is None
+
+
+def test_crossing_of_exact_laws() -> None:
+    found = crossing(law(0.2, 3 * 1e7**0.1), law(0.1, 3.0), independent_difference)
+    assert found.value == pytest.approx(1e7, rel=1e-6)
+    assert (found.low, found.high) == pytest.approx((1e7, 1e7), rel=1e-4)
+
+
+def test_crossing_of_laws_whose_exponents_may_be_equal_is_unbounded() -> None:
+    found = crossing(law(0.1, 3.0, 0.02, 1), law(0.1, 3.0, 0.02, 2), independent_difference)
+    assert (found.low, found.high) == (0.0, np.inf)
+
+
+def test_crossing_of_parallel_laws_that_differ_is_unbounded() -> None:
+    first = law(0.1, 3.0, 0.02, 1)
+    found = crossing(first, fit(S, 8 * first.y), independent_difference)
+    assert (found.low, found.high) == (0.0, np.inf)
+
+
+def test_middle_of_common_values_has_the_geometric_mean() -> None:
+    first, second = law(0.1, 3.0), law(0.1, 3.3)
+    s = middle_of_common_values(first, second)
+    highest, lowest = 3.0 * S[0] ** -0.1, 3.3 * S[-1] ** -0.1
+    assert 3.3 * s**-0.1 == pytest.approx(np.sqrt(highest * lowest))
+    assert np.isnan(middle_of_common_values(first, law(0.1, 30.0)))
 
 
 def test_share_scatter_averages_own_and_mean_scatter_of_families_with_few_sizes() -> None:
