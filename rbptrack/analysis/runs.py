@@ -249,7 +249,7 @@ class Runs:
 
         Raises:
             Unreadable: the rank table cannot be read.
-            WithoutRanks: the run was imported without ranks, and CE or RBP_k at one of the k is unknown.
+            WithoutRanks: the run was imported without ranks, and RBP_k at one of the k, or every number, is unknown.
 
         """
         run_id = self.run_id(run)
@@ -354,16 +354,16 @@ class Runs:
         return [group_of_document[int(number)] for number in documents]
 
     def _logged_totals(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
-        """Return the logged numbers of a run without ranks as one row of counts.
+        """Return the logged numbers of a run without ranks as one row of counts. The nats are NaN if CE was not logged.
 
-        Raises WithoutRanks if CE or RBP_k at one of the k was not logged.
+        Raises WithoutRanks if RBP_k at one of the k was not logged, or if there is no number at all.
         """
         row = self.frame[self.frame["run_id"] == run_id].iloc[0]
         values = row.reindex(["ce", *map(rbp_name, ks)])
-        if values.isna().any():
+        if values.iloc[1:].isna().any() or values.isna().all():
             raise WithoutRanks(f"{row['name']} was imported without ranks")
         tokens = 1.0 if pd.isna(row["num_tokens"]) else float(row["num_tokens"])
-        nats, *hits = (values.to_numpy(np.float64) * tokens).tolist()
+        nats, *hits = (values.to_numpy(np.float64, na_value=np.nan) * tokens).tolist()
         return DocumentCounts(tuple(ks), np.array([TOTALS]), np.array([tokens]), np.array([nats]), np.array([hits]))
 
     def _make_selection(self, rows: pd.DataFrame) -> Runs:

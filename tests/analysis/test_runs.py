@@ -306,6 +306,15 @@ def test_document_counts_of_run_without_ranks_refuse_k_that_is_not_logged() -> N
         runs_without_ranks().document_counts("a", [10])
 
 
+def test_document_counts_of_run_without_cross_entropy_have_its_rbp() -> None:
+    runs = runs_of(row("a", without_ranks=True, ce=None, rbp_1=0.25, num_tokens=1000))
+    counts = runs.document_counts("a", [1])
+    assert counts.hits.sum() == pytest.approx(250)
+    assert np.isnan(counts.nats).all()
+    with pytest.raises(WithoutRanks):
+        runs.document_counts("a", [])
+
+
 def test_ranks_of_run_without_ranks_raises_without_ranks() -> None:
     with pytest.raises(WithoutRanks):
         runs_without_ranks().ranks("a")

@@ -384,6 +384,13 @@ def test_power_law_of_imported_ce_alone_has_its_law_and_figure() -> None:
     assert "laws" in report.figures
 
 
+def test_power_law_of_imported_rbp_alone_has_its_laws() -> None:
+    report = report_of([row | {"ce": None} for row in rows_of("a", 0.2, 0.1, 4)])
+    assert result(report, "alpha", "rbp_10")["alpha"] == pytest.approx(0.2, abs=0.01)
+    assert set(report.frame("alpha")["metric"]) == {"rbp_1", "rbp_10", "rbp_100"}
+    assert set(report.tables["points"]["metric"]) == {"rbp"}
+
+
 def test_headline_of_one_model_has_its_value() -> None:
     rows = rows_of("a", 0.2, 0.1, 1)
     assert f"{rows[0]['rbp_10']:.3f}" in report_of(rows).headline
