@@ -117,19 +117,11 @@ def test_plugins_new_writes_a_plugin_that_works(
     assert run_in_store("plugins")[0] == 0
 
 
-@pytest.mark.parametrize("name", ["a-b", "1law"])
-def test_plugins_new_refuses_a_name_with_other_characters(name: str, run_command: RunCommand, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a-b", "1law", "_law", "class", "importers"])
+def test_plugins_new_refuses_a_name_that_no_plugin_can_have(name: str, run_command: RunCommand, tmp_path: Path) -> None:
     code, _, err = run_command(f"plugins new {name}")
     assert code == 2
-    assert "letters, digits" in err
-    assert not (tmp_path / "plugins").exists()
-
-
-@pytest.mark.parametrize("name", ["_law", "class", "importers"])
-def test_plugins_new_refuses_a_reserved_name(name: str, run_command: RunCommand, tmp_path: Path) -> None:
-    code, _, err = run_command(f"plugins new {name}")
-    assert code == 2
-    assert "letters, digits" not in err  # the name has only allowed characters, so this is not the reason
+    assert "my_law" in err
     assert not (tmp_path / "plugins").exists()
 
 
