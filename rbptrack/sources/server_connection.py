@@ -39,8 +39,8 @@ class RefusedOptions(BadInput):
 class Connection:
     """Sends requests to a server over HTTP/1.1 connections, which are kept open. Several threads may use it.
 
-    A request is tried again, with growing pauses, if the server cannot answer it now (statuses 408, 429, 500 to 504),
-    if the connection is lost, or if the answer takes longer than `engine.timeout`.
+    A request is tried again, with growing pauses, if the server cannot answer it now (status 408, 429, or 500 and
+    above), if the connection is lost, or if the answer takes longer than `engine.timeout`.
 
     Args:
         address: the address of the server, such as `http://host:8000`. A `/v1` at its end is left out.
@@ -51,7 +51,8 @@ class Connection:
         rejections: how often the server asked to try again later.
 
     Raises:
-        BadInput: `engine.key_variable` names an environment variable that does not exist.
+        BadInput: `engine.key_variable` names an environment variable that does not exist, or that holds other
+            characters than printable ASCII.
 
     """
 
@@ -65,14 +66,17 @@ class Connection:
         self._lock = threading.Lock()
         self._is_away = False
         self._headers = {}
-        key = os.environ.get(config.key_variable, "")
+        key = os.environ.get(config.key_variable, "").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise BadInput(f"the key in the environment variable {config.key_variable} must be printable ASCII")
         if key:
             declare_secret(key)
             self._headers["Authorization"] = f"Bearer {key}"
         elif config.key_variable != EngineConfig.key_variable:
             raise BadInput(f"engine.key_variable={config.key_variable}: this environment variable does not exist")
         self._context = httpx2.create_ssl_context()
-        self._idle: list[httpx2.Client] = []  # of one connection each: a client with many looks at all for each request
+        # Each has one connection, because a client with many connections searches all of them for each request.
+        self._idle: list[httpx2.Client] = []
 
     def __enter__(self) -> Self:
         return self

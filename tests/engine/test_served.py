@@ -204,6 +204,22 @@ def test_answer_that_is_too_large_is_refused(vllm: FakeVllm, monkeypatch: pytest
         connection.request("/version")
 
 
+@pytest.mark.parametrize("key", ["secretkey\n1234", "schlüssel1234"])
+def test_key_that_cannot_be_sent_is_refused_and_not_shown(
+    key: str, vllm: FakeVllm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", key)
+    with pytest.raises(BadInput, match="VLLM_API_KEY") as raised:
+        Connection(vllm.address, CONFIG)
+    assert "1234" not in str(raised.value)
+
+
+def test_line_break_after_a_key_is_not_sent(vllm: FakeVllm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", "secretkey1234\n")
+    with Connection(vllm.address, CONFIG) as connection:
+        assert connection.request("/version")
+
+
 def test_too_long_sequence_is_refused(vllm: FakeVllm, corpus: Corpus) -> None:
     vllm.max_model_len = int(corpus.lengths.max())
     with pytest.raises(BadInput, match=f"--max-model-len {corpus.lengths.max() + 1}"):
