@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -288,7 +289,7 @@ def _to_number(name: str, value: object) -> object:
     """
     dtype = DTYPE_BY_COLUMN.get(name, "Float64" if is_rbp_column(name) or name == "score" else "string")
     if dtype == "string":
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
         return str(value) if is_number else value
     if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
         return f"{value} (not a number)"
@@ -310,13 +311,15 @@ def _allowed_difference(name: str, value: float) -> float:
 def _drop_missing(columns: Mapping[str, Any]) -> dict[str, object]:
     """Return the columns without missing values.
 
-    Missing are None, NaN, an empty text and, except in a column of results, a text such as `nan`, `NA` or `None`.
+    Missing are None, an empty text and, except in a column of results, NaN and texts such as `nan`, `NA` or `None`.
     """
     present = {}
     for name, value in columns.items():
-        is_missing = pd.api.types.is_scalar(value) and (pd.isna(value) or value == "")
         result = name.removesuffix("_se")
-        if isinstance(value, str) and result not in (*_RESULTS, "score") and not result.startswith("rbp_"):
+        is_missing = pd.api.types.is_scalar(value) and (value == "" if isinstance(value, str) else pd.isna(value))
+        if result in (*_RESULTS, "score") or result.startswith("rbp_"):
+            is_missing = is_missing and not isinstance(value, float)
+        elif isinstance(value, str):
             is_missing = value.strip().lower() in _MISSING_TEXTS
         if not is_missing:
             present[name] = value

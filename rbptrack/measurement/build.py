@@ -257,7 +257,8 @@ def check_ranks(piece: RankTable, last_document: int = -1, num_documents: int | 
         raise RbptrackError(
             f"{RANKS_FILE}: ranks must be from 1 to |V| = {piece.vocab_size:,}, documents and positions from 0"
         )
-    if document[0] <= last_document or (num_documents is not None and document[-1] >= num_documents):
+    is_ascending = document[0] > last_document and (np.diff(document) >= 0).all()
+    if not is_ascending or (num_documents is not None and document[-1] >= num_documents):
         raise RbptrackError(f"{RANKS_FILE}: documents must be in ascending order, and each in {DOCUMENTS_FILE}")
     if not all(np.isfinite(piece.column(name)).all() for name in floats) or piece.column("logprob").max() > 1e-3:
         raise RbptrackError(f"{RANKS_FILE}: {', '.join(floats)} must be finite, and logprob at most 0")

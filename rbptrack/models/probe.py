@@ -134,7 +134,7 @@ def check_head(name: str, head_logits: Tensor, model_logits: Tensor, *, dtype: t
 
     """
     difference = largest_difference(head_logits, model_logits)
-    allowed = 1e-3 if dtype == torch.float32 else 5e-2
+    allowed = 1e-3 if dtype in (torch.float64, torch.float32) else 5e-2
     if difference > allowed:
         raise unmeasurable_error(
             name,

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -220,7 +221,10 @@ def test_check_imported_accepts_valid_row_or_raises_bad_input(columns: dict[str,
     assert Measurement.model_validate(checked.model_dump()) == checked
 
 
-@pytest.mark.parametrize("column", [{"greater": [9, 64]}, {"position": [1, 0]}, {"logprob": [-1.0, math.nan]}])
+@pytest.mark.parametrize(
+    "column",
+    [{"greater": [9, 64]}, {"position": [1, 0]}, {"logprob": [-1.0, math.nan]}, {"document": [1, 0]}],
+)
 def test_check_imported_refuses_ranks_that_verify_would_call_damaged(column: dict[str, list[float]]) -> None:
     item = ImportedMeasurement({"model": "a", "dataset": "w"}, ranks=rank_table([1, 2], **column))
     with pytest.raises(BadInput):
@@ -262,6 +266,19 @@ def test_check_imported_reads_names_of_missing_values_in_labels(text: str) -> No
     (measurement,) = check_imported(Path("t"), [ImportedMeasurement(row)]).measurements
     (plain,) = check_imported(Path("t"), [ImportedMeasurement(ROW)]).measurements
     assert measurement == plain
+
+
+@pytest.mark.parametrize("column", ["ce", "ce_se", "rbp_10", "tie_rate"])
+def test_check_imported_refuses_results_that_are_not_a_number(column: str) -> None:
+    row = ROW | {column: math.nan}
+    with pytest.raises(BadInput, match=column):
+        check_imported(Path("t"), [ImportedMeasurement(row)])
+
+
+def test_check_imported_reads_numbers_of_numpy_as_texts() -> None:
+    row = ROW | {"size": np.int64(1000), "checkpoint": np.float64(0.5)}
+    (measurement,) = check_imported(Path("t"), [ImportedMeasurement(row)]).measurements
+    assert (measurement.measurement.size, measurement.measurement.checkpoint) == ("1000", "0.5")
 
 
 @pytest.mark.parametrize(
