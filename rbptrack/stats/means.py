@@ -61,13 +61,14 @@ def mean_over_datasets(laws: Sequence[Law]) -> Mean | None:
     noise = np.array([law.noise for law in laws])
     # The noise of a law's residuals minus the mean residuals, and that of the mean residuals.
     remaining_noise = noise * (1 - 2 / number) + noise.mean() / number
-    exponents = []
-    for law, law_residuals, law_noise in zip(laws, residuals, remaining_noise, strict=True):
-        squares = ((law_residuals - common_residuals) ** 2).sum()
-        scatter = float(variance_of_models(squares, law_noise, df)) * number / (number - 1)
-        exponents.append(replace(law, shared=Scatter(scatter, df)).alpha)
-    common_variance = variance_of_models((common_residuals**2).sum(), noise.mean() / number, df)
-    common_scatter = float(common_variance) * float(weights @ weights)
+    squares = ((residuals - common_residuals) ** 2).sum(axis=1)  # (laws,)
+    scatters = variance_of_models(squares, remaining_noise, df) * number / (number - 1)
+    exponents = [
+        replace(law, shared=Scatter(scatter, df)).alpha for law, scatter in zip(laws, scatters.tolist(), strict=True)
+    ]
+    # The mean residuals also have a share of the remaining scatter, which `random_effects` counts.
+    of_means = float(variance_of_models((common_residuals**2).sum(), noise.mean() / number, df))
+    common_scatter = max(of_means - float(scatters.mean()) / number, 0.0) * float(weights @ weights)
     return random_effects(exponents, Estimate(0.0, scatter=common_scatter, df=df))
 
 

@@ -210,6 +210,15 @@ def test_mean_over_datasets_has_error_of_independent_scatter_if_residuals_cancel
     assert mean.sampling == pytest.approx(0, abs=1e-12)
 
 
+def test_mean_over_datasets_counts_independent_scatter_once() -> None:
+    """The residuals are orthogonal and of equal length. Their mean is what independent scatter alone gives."""
+    s = np.geomspace(1e6, 1e9, 8)
+    x = np.log(s) - np.log(s).mean()
+    basis = np.linalg.qr(np.column_stack([np.ones(8), x, np.random.default_rng(0).normal(size=(8, 4))]))[0][:, 2:]
+    fitted = [fit(s, np.exp(-0.1 * x + 0.02 * residuals)) for residuals in basis.T]
+    assert mean_over_datasets(fitted).mean.sampling == pytest.approx(0, abs=1e-12)
+
+
 def test_mean_over_datasets_covers_alpha_if_datasets_share_scatter_of_models() -> None:
     rng = np.random.default_rng(7)
     covered = 0
