@@ -20,7 +20,6 @@ from rbptrack.measurement.record import ReportRecord
 from rbptrack.reporting.analyses import Analysis, leading
 from rbptrack.reporting.tables import report_metrics, table_text
 from rbptrack.reporting.templates import families_and_datasets
-from rbptrack.reporting.terminal import columns_by_importance
 from rbptrack.tracking import Store
 from rbptrack.tracking.names import PAGE_FILE, READING_FILE, Kind, Tag
 
@@ -121,9 +120,9 @@ def describe_analysis(analysis: Analysis, command: str) -> str:
     is 1280 pixels wide.
     """
     parts = [markup.markdown_text(analysis.sentence)]
-    columns = columns_by_importance(analysis.results_tables[0]) if analysis.results_tables else None
-    if columns is not None:
-        frame, by_importance = columns
+    tables = analysis.results_tables
+    frame, by_importance = tables[0].columns_by_importance() if tables else (pd.DataFrame(), [])
+    if by_importance:
         lines, left_out = table_lines(frame.head(_MAX_ROWS), _MAX_WIDTH, by_importance=by_importance)
         parts.append(markup.code_block("\n".join(lines)))
         if left_out:

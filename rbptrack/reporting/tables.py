@@ -55,6 +55,31 @@ class ResultsTable:
         shown_titles = [title for title in self.titles if self.names[title] not in beside]
         return replace(self, frame=self.frame[shown_titles])
 
+    def columns_by_importance(self) -> tuple[pd.DataFrame, list[str]]:
+        """Drop the asides, and order the columns by importance.
+
+        A narrow terminal shows only the most important columns. The keys are the most important ones. Then come the
+        estimates and verdicts. Numbers that a report adds beside its estimates are the least important ones.
+
+        Returns:
+            The table without asides, and the titles of its columns, the most important first. Both are empty if the
+            table has no estimate.
+
+        """
+        table = self.without_asides()
+        titles = table.titles
+        questions = self.report.questions
+        if not any(self.names[title] in questions for title in titles):
+            return pd.DataFrame(), []
+        if "family" in titles and table.frame["family"].nunique() == 1:
+            titles.remove("family")
+        case_names = [name for question in questions for name in self.report.case_columns(question)]
+        by_importance: list[str] = []
+        for names in ([*KEYS, *case_names], [*questions, "verdict"]):
+            by_importance += [title for title in titles if self.names[title] in names]
+        by_importance += [title for title in titles if title not in by_importance]
+        return table.frame[titles], by_importance
+
 
 def results_tables(report: Report) -> list[ResultsTable]:
     """Format the results of a report as tables of texts.

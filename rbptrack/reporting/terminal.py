@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pandas as pd
-
 from rbptrack.analysis import Runs
 from rbptrack.base.formatting import counted
 from rbptrack.console.output import print_problem, print_text
 from rbptrack.console.tables import print_table
 from rbptrack.reporting.analyses import Analysis, first_sentences, leading
-from rbptrack.reporting.tables import KEYS, ResultsTable
+from rbptrack.reporting.tables import ResultsTable
 
 MAX_NOTES = 8
 """The largest number of a report's notes that the terminal shows."""
@@ -74,35 +72,7 @@ def print_unreadable(runs: Runs, analyses: Sequence[Analysis]) -> int:
 
 
 def _print_table(table: ResultsTable) -> None:
-    columns = columns_by_importance(table)
-    if columns is not None:
-        frame, by_importance = columns
+    frame, by_importance = table.columns_by_importance()
+    if by_importance:
         print_text("")
         print_table(frame, by_importance=by_importance)
-
-
-def columns_by_importance(table: ResultsTable) -> tuple[pd.DataFrame, list[str]] | None:
-    """Drop the asides of a table, and order its columns by importance.
-
-    A narrow terminal shows only the most important columns. The keys are the most important ones. Then come the
-    estimates and verdicts. Numbers that a report adds beside its estimates are the least important ones.
-
-    Returns:
-        The table without asides, and the titles of its columns, the most important first. None if the table has no
-        estimate.
-
-    """
-    table = table.without_asides()
-    titles = table.titles
-    report = table.report
-    questions = report.questions
-    if not any(table.names[title] in questions for title in titles):
-        return None
-    if "family" in titles and table.frame["family"].nunique() == 1:
-        titles.remove("family")
-    case_names = [name for question in questions for name in report.case_columns(question)]
-    by_importance = []
-    for names in ([*KEYS, *case_names], [*questions, "verdict"]):
-        by_importance += [title for title in titles if table.names[title] in names]
-    by_importance += [title for title in titles if title not in by_importance]
-    return table.frame[titles], by_importance

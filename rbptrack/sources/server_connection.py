@@ -36,6 +36,10 @@ class RefusedOptions(BadInput):
     """A server answers that it does not accept the options of a request."""
 
 
+class _TryLater(Exception):
+    """The server cannot answer now. The message says why."""
+
+
 class Connection:
     """Sends requests to a server over HTTP/1.1 connections, which are kept open. Several threads may use it.
 
@@ -129,10 +133,13 @@ class Connection:
         ends = time.monotonic() + deadline
         pause = _FIRST_PAUSE
         while True:
-            fault = self._try(path, body)
-            if not isinstance(fault, str):
+            try:
+                answer = self._send_once(path, body)
+            except _TryLater as error:
+                fault = str(error)
+            else:
                 self._is_away = False
-                return fault
+                return answer
             pause_end = time.monotonic() + pause * random.uniform(0.75, 1.25)
             if pause_end > ends or self._closed.is_set():
                 break
@@ -149,25 +156,25 @@ class Connection:
             "run the command again when the server answers"
         )
 
-    def _try(self, path: str, body: Mapping[str, Any] | None) -> dict[str, Any] | str:
-        """Send a request once. Return the answer, or the reason why it should be tried again."""
+    def _send_once(self, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Send a request once, and return the answer. Raises _TryLater if it should be sent again."""
         try:
             status, content, location = self._send(path, body)
-        except httpx2.TimeoutException:
+        except httpx2.TimeoutException as error:
             self._count_loss()
-            return f"no answer within {self._timeout:g} s (engine.timeout)"
+            raise _TryLater(f"no answer within {self._timeout:g} s (engine.timeout)") from error
         except (httpx2.InvalidURL, UnicodeError) as error:  # such as a port that is not a number
             raise BadInput(f"model.server={self.address} is not an address, such as http://host:8000") from error
         except httpx2.RequestError as error:
             self._count_loss()
-            return f"no answer ({shown(first_line(error))})"
+            raise _TryLater(f"no answer ({shown(first_line(error))})") from error
         if status in _BUSY:
             with self._lock:
                 self.rejections += 1
-            return f"the server asks to try again later (status {status})"
+            raise _TryLater(f"the server asks to try again later (status {status})")
         if status >= 500:
             self._count_loss()
-            return f"the server failed (status {status})"
+            raise _TryLater(f"the server failed (status {status})")
         if status in _REFUSED_KEY:
             raise BadInput(
                 f"{self.address} refuses the key (status {status}). Put the server's key into the environment variable "

@@ -22,6 +22,7 @@ from rbptrack.measurement.files import RECORD_FILE
 from rbptrack.measurement.parts import Label
 from rbptrack.measurement.record import MeasurementRecord, ReportRecord
 from rbptrack.tracking import view
+from rbptrack.tracking.colours import with_colours
 from rbptrack.tracking.description import describe_measurement
 from rbptrack.tracking.models import LoggedModels
 from rbptrack.tracking.names import PAGE_FILE, SCORES_FILE, Kind, Tag
@@ -244,7 +245,7 @@ class Store(StoreReader):
 
         """
         self.measurements.find_or_create()
-        colours = view.with_colours(datasets, self.measurements.tags.get(Tag.COLOURS, ""))
+        colours = with_colours(datasets, self.measurements.tags.get(Tag.COLOURS, ""))
         self.measurements.set_tag(Tag.COLOURS, json.dumps(colours), always=always)
         return colours
 

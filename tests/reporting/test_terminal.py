@@ -8,7 +8,6 @@ from rbptrack.analysis import Report, Term
 from rbptrack.console.tables import table_lines
 from rbptrack.reporting import Analysis, print_report
 from rbptrack.reporting.tables import results_tables
-from rbptrack.reporting.terminal import columns_by_importance
 from rbptrack.stats import Estimate
 from tests.reporting.law_reports import GLOSSARY, law_report
 
@@ -36,9 +35,7 @@ def test_print_report_leaves_out_a_table_that_has_only_asides(capsys: pytest.Cap
 
 def test_columns_by_importance_puts_columns_beside_estimates_after_the_verdict() -> None:
     """A narrow terminal drops the last columns first."""
-    columns = columns_by_importance(results_tables(law_report())[0])
-    assert columns is not None
-    frame, by_importance = columns
+    frame, by_importance = results_tables(law_report())[0].columns_by_importance()
     assert sorted(by_importance) == sorted(frame.columns)
     places = [by_importance.index(title) for title in ("metric", "α", "verdict (α)", "A")]
     assert places == sorted(places)
@@ -51,9 +48,7 @@ def test_a_table_without_room_for_the_verdict_shows_no_less_important_column(wid
     difference = Estimate(0.001, sampling=1e-4)
     for metric in ("rbp_1", "rbp_10"):
         report.add("difference", difference, **keys, metric=metric, null=0.0, margin=0.01, beside={"A": 3.0})
-    columns = columns_by_importance(results_tables(report)[0])
-    assert columns is not None
-    frame, by_importance = columns
+    frame, by_importance = results_tables(report)[0].columns_by_importance()
     _, left_out = table_lines(frame, width, by_importance=by_importance)
     if "verdict" in left_out:
         assert "A" in left_out

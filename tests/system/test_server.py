@@ -135,11 +135,6 @@ def test_delivery_interrupted_at_any_step_is_completed_later(
 DELIVER = """
 import sys, time
 from pathlib import Path
-from rbptrack.config.compose import read_words
-from rbptrack.config.compose import compose_cells
-from rbptrack.config.schema import Config
-from rbptrack.measurement.record import MeasurementRecord, read_measurement
-from rbptrack.sweep import sweep
 from rbptrack.tracking import Outbox, Store
 
 store = Store(sys.argv[1], "two")
