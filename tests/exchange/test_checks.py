@@ -275,6 +275,12 @@ def test_check_imported_refuses_results_that_are_not_a_number(column: str) -> No
         check_imported(Path("t"), [ImportedMeasurement(row)])
 
 
+@pytest.mark.parametrize("n", [True, "1_000", "x", 2.5])
+def test_check_imported_refuses_a_number_of_items_that_is_none(n: object) -> None:
+    with pytest.raises(BadInput):
+        check_imported(Path("t"), [ImportedScore({"model": "a", "task": "b", "score": 0.5, "n": n})])
+
+
 def test_check_imported_reads_numbers_of_numpy_as_texts() -> None:
     row = ROW | {"size": np.int64(1000), "checkpoint": np.float64(0.5)}
     (measurement,) = check_imported(Path("t"), [ImportedMeasurement(row)]).measurements
