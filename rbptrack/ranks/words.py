@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
+from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import character_spans
 from rbptrack.ranks.names import IntArray
 from rbptrack.ranks.table import RankTable
@@ -17,6 +18,8 @@ GAP = -1
 
 UNKNOWN_TEXT = "\ufffd"
 """The text of a token whose text is unknown."""
+
+_Word = tuple[int, str, float, float, int]  # a row of the result of `word_surprisal`
 
 
 def word_surprisal(ranks: RankTable, unscored: pd.DataFrame, texts: Mapping[int, str]) -> pd.DataFrame:
@@ -35,34 +38,38 @@ def word_surprisal(ranks: RankTable, unscored: pd.DataFrame, texts: Mapping[int,
         NaN if a token of the word has no rank or no log-probability), `worst_rank` (the largest rank of its tokens;
         missing if a token has no rank) and `tokens` (their number).
 
+    Raises:
+        BadInput: the rows of the rank table are not sorted by document.
+
     """
     document = ranks.column("document")
+    if (document[1:] < document[:-1]).any():
+        raise BadInput("the rows of a rank table must be sorted by document: sort its rows")
     numbers, starts = np.unique(document, return_index=True)
-    frames = []
+    unscored_by_document = dict(tuple(unscored.groupby("document")))
+    rows: list[_Word] = []
     for number, start, stop in zip(numbers, starts, [*starts[1:], len(document)], strict=True):
         part = RankTable(ranks.table.slice(start, stop - start), ranks.vocab_size, ranks.strict)
-        frames.append(_words_of_document(part, int(number), unscored, texts))
-    return pd.concat(frames, ignore_index=True)
+        rows += _words_of_document(part, int(number), unscored_by_document.get(number, unscored[:0]), texts)
+    frame = pd.DataFrame(rows, columns=["document", "word", "surprisal", "worst_rank", "tokens"])
+    return frame.astype({"document": "int64", "surprisal": "float64", "worst_rank": "Int64", "tokens": "int64"})
 
 
-def _words_of_document(table: RankTable, number: int, unscored: pd.DataFrame, texts: Mapping[int, str]) -> pd.DataFrame:
+def _words_of_document(
+    table: RankTable, number: int, unscored: pd.DataFrame, texts: Mapping[int, str]
+) -> Iterator[_Word]:
     ids, scored = join_unscored_tokens(table, unscored, number)
     surprisal = np.full(len(ids), np.nan)
     rank = np.full(len(ids), np.nan)
     rank[scored] = table.rank
-    if "logprob" in table.table.column_names:
-        surprisal[scored] = -table.column("logprob")
+    surprisal[scored] = -table.column_or("logprob", np.nan)
     span_texts, sizes = character_spans([texts.get(int(token), UNKNOWN_TEXT) for token in ids])
     first_tokens = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    bounds = [*word_starts(span_texts), len(span_texts)]
-    rows = []
-    for begin, end in pairwise(bounds):
+    for begin, end in pairwise([*word_starts(span_texts), len(span_texts)]):
         tokens = slice(first_tokens[begin], first_tokens[end])
         word = "".join(span_texts[begin:end]).strip()
         if word:
-            rows.append((number, word, surprisal[tokens].sum(), rank[tokens].max(), first_tokens[end] - tokens.start))
-    frame = pd.DataFrame(rows, columns=["document", "word", "surprisal", "worst_rank", "tokens"])
-    return frame.astype({"document": "int64", "surprisal": "float64", "worst_rank": "Int64", "tokens": "int64"})
+            yield number, word, surprisal[tokens].sum(), rank[tokens].max(), first_tokens[end] - tokens.start
 
 
 def word_starts(texts: Sequence[str]) -> list[int]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.ranks.words import word_starts, word_surprisal
 
@@ -39,6 +40,13 @@ def test_word_surprisal_adds_nats_and_takes_the_worst_rank_of_the_tokens_of_a_wo
     assert words["tokens"].tolist() == [1, 3, 2, 2, 1]
     assert words["surprisal"].tolist() == pytest.approx([np.nan, 1.75, 3.0, np.nan, 3.0], nan_ok=True)
     assert words["worst_rank"].fillna(0).tolist() == [0, 30, 5, 0, 7]
+
+
+def test_word_surprisal_refuses_documents_out_of_order() -> None:
+    ranks = table_of([1, 1, 1], [-1.0, -1.0, -1.0], [1, 0, 1], [0, 0, 1])
+    unscored = pd.DataFrame({"document": [], "position": [], "token": []}, dtype="int64")
+    with pytest.raises(BadInput):
+        word_surprisal(ranks, unscored, {})
 
 
 @given(st.lists(st.text(alphabet="ab \n.", min_size=1, max_size=3), min_size=1, max_size=30))
