@@ -7,6 +7,7 @@ bfloat16 and float32. The comparison of single tokens shows differences that are
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -30,6 +31,7 @@ from rbptrack.analysis import (
     format_number,
     join_clauses,
     listed,
+    natural_key,
     pair_name,
     same_tokens,
     verdict_clause,
@@ -48,8 +50,8 @@ class Agreement(Analyzer):
 
     Without the options a and b, the analyzer pairs measurements of one model (family, size and seed):
 
-    - each checkpoint with the next one, in the same precision;
-    - the other revisions of a checkpoint with its first revision, in the same precision;
+    - each checkpoint with the next one by training tokens, or by name if these are unknown, in the same precision;
+    - the other revisions of a checkpoint with the revision that was measured first, in the same precision;
     - the other precisions of the same weights with float32, or with float16 if float32 was not measured.
 
     If a model was measured with and without a reference on the same tokens, only one of the two measurements is used.
@@ -140,15 +142,31 @@ class Agreement(Analyzer):
 
 def _pairs_of_model(rows: pd.DataFrame) -> Iterator[Pair]:
     """Yield pairs of measurements of one model that differ only in the checkpoint, the revision or the precision."""
-    ordered = rows.sort_values(["dtype", "run_id"], ascending=[False, True])
+    by_age = rows.sort_values(["started", "run_id"], na_position="first")
+    places = [_place_in_training(row) for _, row in by_age.iterrows()]
+    in_training = by_age.iloc[sorted(range(len(places)), key=places.__getitem__)]
+    ordered = in_training.sort_values("dtype", ascending=False, kind="stable")
     ordered = ordered.sort_values("dtype", key=lambda dtype: dtype.ne("float32"), kind="stable")  # float32 comes first
+    # Revisions of one checkpoint may have different names if the number of training tokens is known.
+    name = ordered["checkpoint"].where(ordered["training_tokens"].isna())
     for _, same_precision in ordered.groupby("dtype", dropna=False, sort=False):
-        checkpoints = [checkpoint for _, checkpoint in same_precision.groupby("training_tokens", dropna=False)]
+        by_checkpoint = same_precision.groupby(["training_tokens", name], dropna=False, sort=False)
+        checkpoints = [checkpoint for _, checkpoint in by_checkpoint]
         yield from pairwise(checkpoint.iloc[0] for checkpoint in checkpoints)
         for checkpoint in checkpoints:
             yield from _pairs_with_first(checkpoint)
-    for _, same_weights in ordered.groupby(["training_tokens", "checkpoint", "commit"], dropna=False):
+    for _, same_weights in ordered.groupby(["training_tokens", "checkpoint", "commit"], dropna=False, sort=False):
         yield from _pairs_with_first(same_weights.drop_duplicates("dtype"))
+
+
+def _place_in_training(row: pd.Series[Any]) -> tuple[float, bool, tuple[object, ...]]:
+    """Return a key that sorts by training tokens, then by checkpoint. Unknown tokens and final weights come last."""
+    tokens, checkpoint = row["training_tokens"], row["checkpoint"]
+    return (
+        math.inf if pd.isna(tokens) else float(tokens),
+        pd.isna(checkpoint),
+        () if pd.isna(checkpoint) else natural_key(str(checkpoint)),
+    )
 
 
 def _pairs_with_first(rows: pd.DataFrame) -> Iterator[Pair]:

@@ -43,6 +43,7 @@ from rbptrack.base.errors import BadInput, RbptrackError, shortened_list
 from rbptrack.base.escape import file_part
 from rbptrack.base.formatting import counted, estimate_text, format_number, listed, p_text, short_hash
 from rbptrack.base.markup import csv_text, markdown_text
+from rbptrack.base.names import natural_key
 from rbptrack.base.secrets import names_a_secret
 from rbptrack.measurement.columns import IMPORTABLE_COLUMNS, POINT_COLUMNS
 
@@ -91,6 +92,7 @@ __all__ = [
     "load_json",
     "markdown_text",
     "names_a_secret",
+    "natural_key",
     "p_text",
     "pair_name",
     "parse_json",

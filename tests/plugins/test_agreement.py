@@ -137,6 +137,25 @@ def test_agreement_refuses_more_pairs_than_max_pairs() -> None:
         Agreement(a="base*", max_pairs=1).analyze(runs_of_three_families())
 
 
+def test_agreement_orders_checkpoints_without_training_tokens_by_name() -> None:
+    """Neither run IDs nor names as texts are in this order. Each checkpoint has 0.5 nats less than the one before."""
+    added_nats = {"c": 1.5, "d": 1.0, "a": 0.5, "b": 0.0}
+    tables = {run_id: table(2, added_nats=nats) for run_id, nats in added_nats.items()}
+    checkpoint = ["checkpoint-200", "checkpoint-600", "checkpoint-1000", None]
+    runs = runs_of_one_model(tables, checkpoint=checkpoint, commit=["p", "q", "r", "s"])
+    change = Agreement().analyze(runs).frame("change")
+    ce = change.loc[change["metric"] == "ce", "change"]
+    assert ce.tolist() == pytest.approx([-0.5, -0.5, -0.5], abs=0.05)
+
+
+def test_agreement_compares_revisions_with_the_one_measured_first() -> None:
+    tables = {"a": table(2, added_nats=0.5), "b": table(2)}
+    started = pd.to_datetime(["2026-01-02", "2026-01-01"], utc=True)
+    runs = runs_of_one_model(tables, commit=["p", "q"], started=list(started))
+    change = Agreement().analyze(runs).frame("change")
+    assert change.loc[change["metric"] == "ce", "change"].tolist() == pytest.approx([0.5], abs=0.05)
+
+
 def test_agreement_compares_runs_that_differ_in_one_condition() -> None:
     """There are two checkpoints in two precisions. One run also has a reference, and one is of another seed.
 
