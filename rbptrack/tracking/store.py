@@ -162,6 +162,7 @@ class Store(StoreReader):
                 client.set_tag(run_id, Tag.NOTE, describe_measurement(new))
                 client.set_tag(run_id, Tag.COLOUR, self._choose_colours([new.dataset])[new.dataset])
                 client.update_run(run_id, name=new.title)
+                self._logged_models.relabel(new)
                 lines.append(f"{old.title} -> {new.title}")
         return lines
 

@@ -55,6 +55,23 @@ def test_deliver_makes_one_logged_model_for_all_datasets_of_a_model(
     assert client.get_run(first).inputs.model_inputs[0].model_id == models["nano-1000"].model_id
 
 
+def test_relabelled_model_keeps_its_logged_model_and_changes_its_tags(
+    store: Store, client: MlflowClient, write_cell: WriteCell
+) -> None:
+    Outbox(store).deliver(write_cell(1000, dataset="wiki", checkpoint="step1"))
+    store.relabel(store.runs(), {"family": "renamed", "checkpoint": "", "training_tokens": 2e9})
+    Outbox(Store()).deliver(write_cell(1000, dataset="code", checkpoint="step1"))
+    (model,) = client.search_logged_models([measurement_experiment(client).experiment_id])
+    assert {metric.dataset_name for metric in model.metrics} == {"wiki", "code"}
+    labels = {name: value for name, value in model.tags.items() if name.startswith("rbptrack.")}
+    del labels["rbptrack.logged_model"]
+    assert labels == {
+        "rbptrack.family": "renamed",
+        "rbptrack.size": "1000",
+        "rbptrack.training_tokens": "2000000000.0",
+    }
+
+
 def test_logged_models_are_found_by_their_ce_on_a_dataset(
     store: Store, client: MlflowClient, write_cell: WriteCell
 ) -> None:
