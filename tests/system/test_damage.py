@@ -143,7 +143,7 @@ def files_of_waiting_cell(folder: Path) -> Iterator[CheckedFile]:
     words = ("model=nano/6k", *small_stores.SMALL_SWEEP, "analyzers=[]", "deliver=false")
     small_stores.run_rbptrack(folder, *words)
     (cell,) = (path for path in (folder / "mlruns/cells").iterdir() if path.is_dir())
-    expected = read_measurement(cell).metrics()
+    expected = read_measurement(cell).metrics
 
     def check() -> None:
         target = Store(f"sqlite:///{folder}/mlflow.db", new_experiment_name())
