@@ -70,7 +70,7 @@ def number_text(value: float, form: str = "", like: float | None = None) -> str:
         estimate = value if like is None else like
         magnitude = 0
         if estimate and math.isfinite(estimate):
-            magnitude = int(f"{estimate:e}".partition("e")[2])  # rounds 0.0999999999 to 0.1, whose magnitude is -1
+            magnitude = int(f"{estimate:.2e}".partition("e")[2])  # after rounding: 9.999 is written as 10.0
         outside = magnitude > 5 or magnitude < -4
         text = compact(value) if outside else format_number(value, f",.{max(0, 2 - magnitude)}f")
     return f"+{text}" if form.startswith("+") and value > 0 else text
@@ -95,12 +95,13 @@ def estimate_text(value: float, low: float = math.nan, high: float = math.nan, f
 
 
 def number_with_error(value: float, error: float | None) -> str:
-    """Write a number and its standard error, such as `3.086 ± 0.025`. An error that is None or zero is left out."""
-    if not error:
+    """Write a number and its standard error, such as `3.086 ± 0.025`. An error that is unknown or 0 is left out."""
+    if error is None or not error > 0:
         return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.1f}".removesuffix(".0")
     if error < _MIN_SHOWN_ERROR / 2:
         return f"{value:.{_MAX_DIGITS}f} ± <{_MIN_SHOWN_ERROR:.{_MAX_DIGITS}f}"
-    digits = min(max(1 - math.floor(math.log10(error)), 0), _MAX_DIGITS)
+    magnitude = int(f"{error:.1e}".partition("e")[2])  # after rounding: 0.0996 is written as 0.10
+    digits = min(max(1 - magnitude, 0), _MAX_DIGITS)
     return f"{value:.{digits}f} ± {error:.{digits}f}"
 
 

@@ -25,7 +25,8 @@ def ui(
     if connection.is_server and not connection.page_address:
         raise BadInput(f"the page of the tracking store {store.shown_address} is in its workspace: open it there")
     view = store.save_view()  # a sweep saves this view, but `import` and the Python interface do not
-    print_text(f"measurements: {connection.page_address or f'http://{host}:{port}'}/{view}")
+    shown_host = f"[{host}]" if ":" in host else host  # an IPv6 address
+    print_text(f"measurements: {connection.page_address or f'http://{shown_host}:{port}'}/{view}")
     if not connection.is_server:
         print_text("MLflow is starting there. This can take a minute. Ctrl-C stops it.")
         sys.stdout.flush()

@@ -95,12 +95,12 @@ def _pad(cells: Sequence[str], width: int, *, align_right: bool) -> list[str]:
 
 
 def _format_cell(value: Any) -> str:
-    if value is None or value != value or str(value) in ("<NA>", "NaT"):  # NaN differs from itself
+    if value is None or str(value) in ("<NA>", "NaT") or value != value:  # NaN differs from itself
         return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if hasattr(value, "item"):
         value = value.item()
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, int):
         return format(value, ",")
     if isinstance(value, float):

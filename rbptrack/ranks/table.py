@@ -272,8 +272,7 @@ class RankTable:
         parts = list(tables)
         conventions = {(part.vocab_size, part.strict, part.ties_known) for part in parts}
         if len(conventions) != 1:
-            sizes = sorted({part.vocab_size for part in parts})
-            raise RbptrackError(f"rank tables with different |V| or kinds of rank cannot be joined: |V| is {sizes}")
+            raise RbptrackError("rank tables with different |V|, kinds of rank or known ties cannot be joined")
         shared = [name for name in SCHEMA.names if all(name in part.table.column_names for part in parts)]
         joined = pa.concat_tables([part.table.select(shared) for part in parts])
         return replace(parts[0], table=joined.combine_chunks())

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from rbptrack.config.schema import Candidates, ModelConfig
 from rbptrack.console.output import print_text
@@ -26,9 +25,6 @@ from rbptrack.sources.manifest import reading
 from rbptrack.sources.pin import Pinned
 from rbptrack.sweep import lookups
 from rbptrack.sweep.cells import Cell
-
-if TYPE_CHECKING:
-    pass
 
 _MAX_KEPT_TOKENS = 20_000_000  # tokenised texts are kept up to this number of tokens; a token takes about 20 bytes
 

@@ -120,7 +120,7 @@ class Resolver:
         return self._look_up_once(("template", name), lambda: pin_file(user_path(name), "model.chat_template"))
 
     def _find_served(self, config: Config, weights: Pinned) -> ServedModel:
-        key = ("server", repr(config.model), weights.identity)
+        key = ("server", repr(config.model), repr(config.engine), weights.identity)
         vocab_size, _ = config_limits(weights)
         return self._look_up_once(key, lambda: find_served_model(config.model, config.engine, vocab_size))
 

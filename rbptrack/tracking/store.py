@@ -183,9 +183,9 @@ class Store(StoreReader):
         tags = {Tag.KIND: kind, **report.tags}
         if report.covered_run_ids:
             tags[Tag.COVERS] = str(len(report.covered_run_ids))
-        report.tags = {tag: shorten(value) for tag, value in tags.items() if value}
-        params = report.params.items()
-        report.params = {param: shorten(value, MAX_PARAM_LENGTH) for param, value in params if value}
+        tags = {tag: shorten(value) for tag, value in tags.items() if value}
+        params = {name: shorten(value, MAX_PARAM_LENGTH) for name, value in report.params.items() if value}
+        report = report.model_copy(update={"tags": tags, "params": params})
         writer = self._report_writer
         with self.connection.write_lock(), tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
@@ -193,14 +193,13 @@ class Store(StoreReader):
                 (folder / file).write_bytes(content.encode() if isinstance(content, str) else content)
             seal = report.write(folder)
             writer.discard_unfinished(self.reports.search("attributes.status = 'RUNNING'"))
-            with writer.run(report.title, report.tags | {Tag.SEAL: seal}, report.began, report.ended) as run:
+            with writer.run(report.title, tags | {Tag.SEAL: seal}, report.began, report.ended) as run:
                 run_id: str = run.run_id
                 if PAGE_FILE in files:
                     page = f"#/experiments/{run.experiment_id}/runs/{run_id}/artifacts/{PAGE_FILE}"
                     description = f"[Page with figures]({page})\n\n{description}"
                 writer.add_files(run, [folder / file for file in (*files, RECORD_FILE)])
-                tags = {Tag.NOTE: description}
-                writer.log(run_id, params=report.params, metrics=report.metrics, tags=tags)
+                writer.log(run_id, params=params, metrics=report.metrics, tags={Tag.NOTE: description})
         self.locations[run_id] = run.artifact_uri
         return run_id
 
@@ -271,7 +270,7 @@ class Store(StoreReader):
                 faults_by_run.setdefault(fault.run_id, []).append(fault.text)
         if repair:
             client = self.connection.client
-            with self.connection.translated_errors():
+            with self.connection.write_lock(), self.connection.translated_errors():
                 for run_id, texts in faults_by_run.items():
                     client.set_tag(run_id, Tag.DAMAGED, shorten("; ".join(texts)))
                     client.update_run(run_id, status="FAILED")  # a FAILED run is no longer read

@@ -17,6 +17,8 @@ from rbptrack.base.formatting import (
     estimate_text,
     format_number,
     listed,
+    number_text,
+    number_with_error,
     p_text,
     plain_json,
     readable_text,
@@ -116,6 +118,21 @@ def test_estimate_text_writes_a_number_and_its_interval(
 
 def test_estimate_text_of_a_number_alone_has_three_digits() -> None:
     assert estimate_text(0.5) == "0.500"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(9.999, "10.0"), (99.96, "100"), (0.9996, "1.00"), (0.0999999999, "0.100"), (999_600.0, "1M"), (-9.999, "-10.0")],
+)
+def test_number_text_has_three_digits_after_rounding(value: float, text: str) -> None:
+    assert number_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("error", "text"), [(math.nan, "3"), (None, "3"), (0.0, "3"), (0.0996, "3.00 ± 0.10"), (0.0994, "3.000 ± 0.099")]
+)
+def test_number_with_error_has_two_digits_of_the_error(error: float | None, text: str) -> None:
+    assert number_with_error(3.0, error) == text
 
 
 @given(st.floats(-1e5, 1e5), st.sampled_from(["", "+.1%", "+.3g"]))

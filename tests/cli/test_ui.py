@@ -22,6 +22,12 @@ def test_ui_prints_the_page_and_becomes_the_server(run_in_store: RunCommand, mon
     assert not any("sqlite" in word for word in command)
 
 
+def test_ui_prints_brackets_around_an_ipv6_address(run_in_store: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "execve", lambda *_: None)
+    _, out, _ = run_in_store("ui --host ::1")
+    assert "http://[::1]:5000/#" in out
+
+
 def test_ui_starts_no_server_for_databricks(run_command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("a server was started"))
     code, _, error = run_command("ui --tracking-uri databricks://profile")

@@ -15,7 +15,7 @@ import pytest
 from rbptrack.console.log import log_to_file
 from rbptrack.console.output import print_problem, print_text, program_name
 from rbptrack.console.progress import spinner, token_bar
-from rbptrack.console.tables import print_table
+from rbptrack.console.tables import print_table, table_lines
 
 FRAME = pd.DataFrame(
     {
@@ -156,3 +156,9 @@ def test_program_name_is_the_command_that_the_user_called(
 ) -> None:
     monkeypatch.setattr(sys, "argv", [script, "list"])
     assert program_name() == command
+
+
+def test_table_lines_of_nullable_columns_leave_missing_values_empty_and_write_truth_as_words() -> None:
+    frame = pd.DataFrame({"n": pd.array([1000, None], "Int64"), "x": [0.5, np.nan], "ok": [True, False]})
+    lines, _ = table_lines(frame, 80)
+    assert [line.split() for line in lines] == [["n", "x", "ok"], ["1,000", "0.5", "yes"], ["no"]]
