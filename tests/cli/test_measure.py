@@ -120,8 +120,8 @@ def test_measure_uses_the_tokenizer_that_the_files_of_the_model_describe(
     special = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
     for name, (changes, config) in files.items():
         shutil.copytree(embedded("models/6k"), tmp_path / name)
-        (tmp_path / name / "tokenizer.json").write_text(json.dumps(base | changes))
-        (tmp_path / name / "tokenizer_config.json").write_text(json.dumps(config | special))
+        (tmp_path / name / "tokenizer.json").write_text(json.dumps({**base, **changes}))
+        (tmp_path / name / "tokenizer_config.json").write_text(json.dumps({**config, **special}))
     code, _, err = run_command(
         "model=./digits,./with_bos dataset=files dataset.files=[numbers.jsonl] dataset.name=num analyzers=[]"
     )

@@ -8,7 +8,7 @@ import gzip
 import io
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -404,7 +404,8 @@ def test_load_documents_does_not_convert_texts(kind: str, place: str, tmp_path: 
         path.write_text(json.dumps(rows, indent=2))
     else:
         content = json_lines(rows) if "json" in kind else csv_bytes(rows, separator)
-        compress = {"gz": gzip.compress, "zst": zstandard.compress}.get(kind.rpartition(".")[2], bytes)
+        compressions: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "zst": zstandard.compress}
+        compress = compressions.get(kind.rpartition(".")[2], bytes)
         path.write_bytes(compress(content))
     config = replace(CONFIG, fields=["text", "kind"])
     config = replace(config, files=[str(path)]) if place == "files" else replace(config, path=str(tmp_path))

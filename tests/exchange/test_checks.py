@@ -189,7 +189,9 @@ def test_check_imported_names_ten_of_many_faults_and_counts_the_rest() -> None:
 def test_check_imported_computes_missing_one_of_ce_and_its_parts(
     columns: dict[str, float], missing: str, value: float
 ) -> None:
-    (checked,) = check_imported(Path("t"), [ImportedMeasurement({"model": "a", "dataset": "w"} | columns)]).measurements
+    (checked,) = check_imported(
+        Path("t"), [ImportedMeasurement({"model": "a", "dataset": "w", **columns})]
+    ).measurements
     assert getattr(checked.measurement, missing) == value
 
 

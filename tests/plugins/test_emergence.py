@@ -115,7 +115,7 @@ def test_alpha_n_of_independent_tokens_is_the_same_for_every_n(report_of_indepen
     assert list(laws.index) == [1, 2, 4]
     np.testing.assert_allclose(laws["alpha_n"], 0.1, atol=0.02)
     delta = report_of_independent_tokens.frame("delta_n").set_index("N")["delta_n"]
-    assert delta.tolist() == pytest.approx((laws["alpha_n"] - laws.loc[1, "alpha_n"])[[2, 4]].tolist())
+    assert delta.tolist() == pytest.approx((laws["alpha_n"] - laws["alpha_n"].iloc[0])[[2, 4]].tolist())
     assert (report_of_independent_tokens.frame("delta_n")["verdict"] == "undecided").all()
 
 
