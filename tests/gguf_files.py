@@ -55,7 +55,7 @@ def random_model(architecture: str, **settings: Any) -> Any:
     shape = dict(SHAPE)
     if architecture == "gpt2":
         del shape["num_key_value_heads"], shape["intermediate_size"]
-    config = transformers.CONFIG_MAPPING[model_type](**shape, **own, **settings)
+    config = transformers.CONFIG_MAPPING[model_type](**{**shape, **own, **settings})
     causal: Any = transformers.AutoModelForCausalLM
     model = causal.from_config(config, dtype=torch.float32).eval()
     with torch.no_grad():

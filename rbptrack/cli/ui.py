@@ -23,7 +23,7 @@ def ui(
     store = selection.open_store()
     connection = store.connection
     if connection.is_server and not connection.page_address:
-        raise BadInput(f"the page of the tracking store {store.shown_address} is in its workspace: open it there")
+        raise BadInput(f"the page of {store.shown_address} is in its Databricks workspace: open it there")
     view = store.save_view()  # a sweep saves this view, but `import` and the Python interface do not
     shown_host = f"[{host}]" if ":" in host else host  # an IPv6 address
     print_text(f"measurements: {connection.page_address or f'http://{shown_host}:{port}'}/{view}")
